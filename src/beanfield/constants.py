@@ -1,0 +1,73 @@
+"""Every limit and fixed number of the system, with the assertions that relate them.
+
+Knows nothing of the rest of the project. Units stand at the end of each name. A limit without a sentence that says
+what happens when it is reached does not belong here.
+"""
+
+from typing import Final
+
+# ---------------------------------------------------------------- time
+NS_PER_US: Final = 1_000
+NS_PER_MS: Final = 1_000_000
+NS_PER_S: Final = 1_000_000_000
+# "No deadline": later than any clock reading; compares like a time.
+NEVER_NS: Final = 0x7FFF_FFFF_FFFF_FFFF
+
+# ---------------------------------------------------------------- client protocol (beanstalkd 1.13, contract sheet 0 to 2)
+LINE_BYTES_MAX: Final = 224  # with CRLF; a longer line is swallowed and answered BAD_FORMAT
+TUBE_NAME_BYTES_MAX: Final = 200
+U32_MAX: Final = 4_294_967_295
+U64_MAX: Final = 18_446_744_073_709_551_615
+RESERVE_TIMEOUT_S_MAX: Final = 2_147_483_647  # above: BAD_FORMAT
+JOB_BYTES_DEFAULT: Final = 65_535  # -z
+JOB_BYTES_CEILING: Final = 1_073_741_824  # -z above is cut to this, with a warning
+URGENT_PRIORITY: Final = 1_024  # priorities below count as urgent
+MARGIN_NS: Final = 1 * NS_PER_S  # DEADLINE_SOON is possible this long before a deadline
+DEFAULT_TUBE: Final = b"default"
+DEFAULT_PORT: Final = 11_300
+
+# ---------------------------------------------------------------- ids and topology
+ID_MAX: Final = 0x7FFF_FFFF_FFFF_FFFF  # larger ids parse, and never exist
+ID_JAVASCRIPT_MAX: Final = 9_007_199_254_740_992  # past it the log warns: JavaScript clients lose digits
+PARTITIONS_DEFAULT: Final = 256
+PARTITIONS_MAX: Final = 4_096
+SLOTS_MAX: Final = 256
+FRONTENDS_MAX: Final = 256
+
+# ---------------------------------------------------------------- sessions
+STREAM_COMMANDS_MAX: Final = 64  # commands of one session on their way to one owner; the next waits in the parser
+RUN_RESERVES_MAX: Final = 64  # pipelined reserves in one frame
+RUN_BODY_BYTES_MAX: Final = 65_536  # a run of grants ends when its bodies reach this, after at least one
+CLIENT_UNSENT_BYTES_MAX: Final = 262_144  # with more unsent, nothing more is asked for a session
+CHUNK_BYTES: Final = 65_536  # larger bodies and replies cross a link in pieces of this size
+CLIENT_RECEIVE_BYTES: Final = 65_536  # one receive from a client
+BODY_MEMORY_DEFAULT: Final = 268_435_456  # --body-memory: half-received and not yet handed-on bodies of one frontend
+
+# ---------------------------------------------------------------- links
+LINK_RECEIVE_BYTES: Final = 262_144
+FRAME_BYTES_MAX: Final = 262_144  # a longer frame is a peer's fault: the link closes
+LINK_UNSENT_BYTES_HIGH: Final = 1_048_576  # above: the owner reads, offers and grants nothing on this link
+LINK_UNSENT_BYTES_LOW: Final = 262_144  # below: it goes on
+IPC_VERSION: Final = 1
+
+# ---------------------------------------------------------------- turns
+JOBS_PER_TURN_MAX: Final = 1_000  # an owner's turn handles no more; the rest is the next turn's
+TURN_RECEIVE_BYTES_MAX: Final = 4_194_304  # received in one turn; the rest stays in the kernel until the next
+EVENTS_PER_TURN_MAX: Final = 512
+
+# ---------------------------------------------------------------- reserve over several owners (DESIGN section 5)
+HOLD_NS: Final = 100 * NS_PER_MS  # an owner takes a hold back after this
+WITHHOLD_NS: Final = 100 * NS_PER_MS  # and withholds a last word no longer
+ASK_NS: Final = 100 * NS_PER_MS  # an owner that has not answered ASK in this time is left out of the choice
+SYNC_NS: Final = 100 * NS_PER_MS  # a link that has not answered SYNC in this time is answered without
+
+# ---------------------------------------------------------------- supervision
+SLOT_WAIT_S_DEFAULT: Final = 10
+HANG_TIMEOUT_S_DEFAULT: Final = 10
+ACCEPT_DECLINE_NS: Final = 1 * NS_PER_MS  # a frontend that declines leaves the listener out of its poll set this long
+ACCEPT_ANYWAY_NS: Final = 20 * NS_PER_MS  # after declining this long it accepts all the same
+
+assert LINE_BYTES_MAX == len("pause-tube  4294967295\r\n") + TUBE_NAME_BYTES_MAX
+assert FRAME_BYTES_MAX >= 2 * CHUNK_BYTES + RUN_BODY_BYTES_MAX
+assert LINK_UNSENT_BYTES_LOW < LINK_UNSENT_BYTES_HIGH
+assert STREAM_COMMANDS_MAX >= RUN_RESERVES_MAX
