@@ -8,7 +8,7 @@ the buffer must not be used again.
 from typing import Final
 
 from librt.strings import BytesWriter, read_i64_le, write_i64_le
-from mypy_extensions import i64
+from mypy_extensions import i64, u8
 
 from beanfield.constants import FRAME_BYTES_MAX
 from beanfield.errors import LinkFault
@@ -185,6 +185,6 @@ def patch_word(w: BytesWriter, at: i64, value: i64) -> None:
     """Writes over the non-negative word at `at`: for a header whose length is known only when its text is complete."""
     assert value >= 0
     for _ in range(8):
-        w[at] = value & 0xFF
+        w[at] = u8(value & 0xFF)
         value >>= 8
         at += 1
