@@ -33,6 +33,9 @@ PARTITIONS_DEFAULT: Final = 256
 PARTITIONS_MAX: Final = 4_096
 SLOTS_MAX: Final = 256
 FRONTENDS_MAX: Final = 256
+CLUSTER_ID_BYTES: Final = 16  # a topology with another length is refused
+ROUTES_CACHED_MAX: Final = 16_384  # names whose partition a process remembers; when full, the memory starts anew
+TOPOLOGY_BYTES_MAX: Final = 65_536  # a larger topology.json is refused unread
 
 # ---------------------------------------------------------------- sessions
 STREAM_COMMANDS_MAX: Final = 64  # commands of one session on their way to one owner; the next waits in the parser
@@ -67,6 +70,7 @@ HANG_TIMEOUT_S_DEFAULT: Final = 10
 ACCEPT_DECLINE_NS: Final = 1 * NS_PER_MS  # a frontend that declines leaves the listener out of its poll set this long
 ACCEPT_ANYWAY_NS: Final = 20 * NS_PER_MS  # after declining this long it accepts all the same
 
+assert TOPOLOGY_BYTES_MAX > PARTITIONS_MAX * len("255,") + 1_024
 assert LINE_BYTES_MAX == len("pause-tube  4294967295\r\n") + TUBE_NAME_BYTES_MAX
 assert FRAME_BYTES_MAX >= 2 * CHUNK_BYTES + RUN_BODY_BYTES_MAX
 assert LINK_UNSENT_BYTES_LOW < LINK_UNSENT_BYTES_HIGH
