@@ -1,0 +1,41 @@
+"""For all tests: which build they run against, and that it is the installed one.
+
+BEANFIELD_BUILD (set by the make targets) names the build that is meant to be tested; a session that would test another
+one does not start.
+"""
+
+import os
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, settings
+
+ROOT = Path(__file__).resolve().parent.parent
+
+# Tests are the same on every run; `HYPOTHESIS_PROFILE=explore` looks for new examples.
+settings.register_profile(
+    "repeatable", derandomize=True, deadline=None, print_blob=True, suppress_health_check=[HealthCheck.too_slow]
+)
+settings.register_profile("explore", deadline=None, print_blob=True, max_examples=2_000)
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "repeatable"))
+
+
+def pytest_sessionstart(session: pytest.Session) -> None:
+    wanted = os.environ.get("BEANFIELD_BUILD")
+    if wanted is None:
+        return
+    from beanfield import build, constants
+
+    if Path(constants.__file__).resolve().is_relative_to(ROOT / "src"):
+        pytest.exit(f"the tests would see the source tree, not an installed build: {constants.__file__}", returncode=4)
+    if wanted != build.BUILD:
+        pytest.exit(f"meant to test the {wanted} build, but {constants.__file__} is {build.BUILD}", returncode=4)
+
+
+def pytest_report_header() -> str:
+    wanted = os.environ.get("BEANFIELD_BUILD")
+    if wanted is None:
+        return "beanfield: no build asked for (BEANFIELD_BUILD is not set)"
+    from beanfield import build, constants
+
+    return f"beanfield: {build.BUILD} build, {Path(constants.__file__).parent}"
