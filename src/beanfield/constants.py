@@ -21,10 +21,13 @@ U64_MAX: Final = 18_446_744_073_709_551_615
 RESERVE_TIMEOUT_S_MAX: Final = 2_147_483_647  # above: BAD_FORMAT
 JOB_BYTES_DEFAULT: Final = 65_535  # -z
 JOB_BYTES_CEILING: Final = 1_073_741_824  # -z above is cut to this, with a warning
+BODY_PIECE_BYTES_MIN: Final = 4_096  # an incomplete body's pieces are joined until they are this long
 URGENT_PRIORITY: Final = 1_024  # priorities below count as urgent
 MARGIN_NS: Final = 1 * NS_PER_S  # DEADLINE_SOON is possible this long before a deadline
 DEFAULT_TUBE: Final = b"default"
 DEFAULT_PORT: Final = 11_300
+LISTEN_BACKLOG: Final = 4_096  # connections waiting to be accepted; the kernel may allow fewer, and refuses more
+UNIX_PATH_BYTES_MAX: Final = 107  # sun_path with its final NUL; a longer path is refused at start
 
 # ---------------------------------------------------------------- ids and topology
 ID_MAX: Final = 0x7FFF_FFFF_FFFF_FFFF  # larger ids parse, and never exist
@@ -54,6 +57,7 @@ LINK_UNSENT_BYTES_LOW: Final = 262_144  # below: it goes on
 IPC_VERSION: Final = 1
 
 # ---------------------------------------------------------------- turns
+JOB_COST_BYTES: Final = 256  # what a job counts for in --memory beside its body: its fields and places in tables
 JOBS_PER_TURN_MAX: Final = 1_000  # an owner's turn handles no more; the rest is the next turn's
 TURN_RECEIVE_BYTES_MAX: Final = 4_194_304  # received in one turn; the rest stays in the kernel until the next
 EVENTS_PER_TURN_MAX: Final = 512
