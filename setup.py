@@ -21,9 +21,9 @@ def extensions() -> list[Extension]:
     from Cython.Build import cythonize
     from mypyc.build import mypycify
 
-    # One unit: calls inside it are C calls, so the whole way from bytes in to bytes out belongs to it. Asserts stay: they
-    # guard what must never happen, and a process that ends on one is restarted. The name is fixed so that the shared
-    # library's does not change with the list of modules.
+    # One unit: calls inside it are C calls, so the whole way from bytes in to bytes out belongs to it. Asserts stay:
+    # they guard what must never happen, and a process that ends on one is restarted. The name is fixed so that the
+    # shared library's does not change with the list of modules.
     unit: list[Extension] = mypycify(
         ["--config-file=pyproject.toml", *compiled_modules(ROOT)],
         opt_level=os.environ.get("BEANFIELD_OPT_LEVEL", "3"),

@@ -23,9 +23,10 @@ from compiler import find_compiler, is_compiled, is_pure_asked
 from setuptools import build_meta
 
 ROOT = Path(__file__).resolve().parent.parent
-# What goes into the copy; an sdist is made from all of it, a wheel from the first three.
-COPIED = ("src", "build_backend", "setup.py", "pyproject.toml", "README.md", "LICENSE", "MANIFEST.in", "CHANGELOG.md")
-SDIST_ONLY = ("docs", "tests", "sim", "tools", "benchmarks", "Makefile", "ARCHITECTURE.md", "CONTRIBUTING.md", "STYLE.md")
+# What goes into the copy; a wheel needs no more than the first.
+COPIED = ("src", "build_backend", "setup.py", "pyproject.toml", "README.md", "LICENSE", "MANIFEST.in")
+SDIST_ONLY = ("docs", "tests", "sim", "tools", "benchmarks", "Makefile")
+SDIST_DOCUMENTS = ("ARCHITECTURE.md", "CHANGELOG.md", "CONTRIBUTING.md", "STYLE.md")
 NO_COMPILER = "beanfield: no C compiler found, so this is the interpreted build (same behaviour, slower)"
 COMPILED_FLAG = "BEANFIELD_BUILD_COMPILED"  # how setup.py learns the decision; not for people
 
@@ -59,7 +60,7 @@ def build_wheel(wheel_directory: str, config_settings: object = None, metadata_d
 
 def build_sdist(sdist_directory: str, config_settings: object = None) -> str:
     target = os.path.abspath(sdist_directory)
-    with _copy_of_sources(COPIED + SDIST_ONLY):
+    with _copy_of_sources(COPIED + SDIST_ONLY + SDIST_DOCUMENTS):
         return build_meta.build_sdist(target)
 
 

@@ -13,7 +13,8 @@ def read_rules(root: Path) -> dict[str, object]:
 def compiled_modules(root: Path) -> list[str]:
     """Paths below `root`, sorted, so that the same sources give the same unit on every machine."""
     rules = read_rules(root)
-    return [f"src/beanfield/{name}" for name in _names(root) if _matches(name, rules["compiled"]) and not _matches(name, rules["interpreted"])]
+    chosen = [name for name in _names(root) if _matches(name, rules["compiled"])]
+    return [f"src/beanfield/{name}" for name in chosen if not _matches(name, rules["interpreted"])]
 
 
 def pure_modules(root: Path) -> list[str]:

@@ -1,12 +1,11 @@
 """Runs the tests of the installed builds: python3 tools/test.py [interpreted] [compiled] [-- pytest's arguments]
 
-Each build is installed into its own environment and tested there; the tests cannot see src. Tests that start servers run
-one after the other, all others on two cores. With arguments for pytest there is one run, with exactly these.
+Each build is installed into its own environment and tested there; the tests cannot see src. Tests that start servers
+run one after the other, all others on two cores. With arguments for pytest there is one run, with exactly these.
 """
 
 import os
 import sys
-from pathlib import Path
 
 from environments import can_compile, ensure
 from project import ROOT, run, say

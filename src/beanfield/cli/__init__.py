@@ -1,0 +1,1 @@
+"""The two commands: options in, a running supervisor out."""

@@ -1,0 +1,1 @@
+"""Everything that touches the kernel: the reactor and its Python twin."""

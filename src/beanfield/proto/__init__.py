@@ -1,0 +1,1 @@
+"""beanstalkd's client protocol: bytes to operations, results to reply bytes."""

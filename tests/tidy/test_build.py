@@ -1,0 +1,63 @@
+"""How a build is chosen and what goes into it: build_backend and the pins of pyproject.toml."""
+
+import re
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from tests.tidy.rules import ROOT
+
+sys.path.insert(0, str(ROOT / "build_backend"))
+
+from compiled_modules import compiled_modules
+from compiler import find_compiler, is_compiled
+
+
+@pytest.fixture
+def folder_with_gcc(tmp_path: Path) -> str:
+    compiler = tmp_path / "gcc"
+    compiler.write_text("#!/bin/sh\n")
+    compiler.chmod(0o755)
+    return str(tmp_path)
+
+
+def test_a_compiler_makes_a_compiled_build(folder_with_gcc: str) -> None:
+    assert is_compiled({"PATH": folder_with_gcc})
+
+
+def test_no_compiler_makes_an_interpreted_build(tmp_path: Path) -> None:
+    assert find_compiler({"PATH": str(tmp_path)}) is None
+    assert not is_compiled({"PATH": str(tmp_path)})
+
+
+def test_a_named_compiler_is_used_and_no_other(folder_with_gcc: str) -> None:
+    assert find_compiler({"PATH": folder_with_gcc, "CC": "gcc -m64"}) == "gcc -m64"
+    assert find_compiler({"PATH": folder_with_gcc, "CC": "no-such-compiler"}) is None
+
+
+@pytest.mark.parametrize(("value", "compiled"), [("1", False), ("yes", False), ("0", True), ("", True)])
+def test_pure_may_be_asked_for(folder_with_gcc: str, value: str, compiled: bool) -> None:
+    assert is_compiled({"PATH": folder_with_gcc, "BEANFIELD_PURE": value}) == compiled
+
+
+def test_every_requirement_is_pinned_to_one_version() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    groups = [project["build-system"]["requires"], project["project"]["dependencies"]]
+    groups += project["dependency-groups"].values()
+    versions: dict[str, str] = {}
+    for requirement in (name for group in groups for name in group):
+        match = re.fullmatch(r"([\w-]+)==([\w.]+)", requirement)
+        assert match, f"{requirement} is not pinned"
+        name, version = match.groups()
+        assert versions.setdefault(name, version) == version, f"two versions of {name}"
+
+
+def test_the_compiled_unit_is_sorted_and_leaves_out_loops_and_markers() -> None:
+    unit = compiled_modules(ROOT)
+    assert unit == sorted(unit)
+    assert "src/beanfield/constants.py" in unit
+    assert "src/beanfield/ipc/frames.py" in unit
+    assert not [path for path in unit if path.endswith(("/main.py", "__init__.py"))]
+    assert not [path for path in unit if path.split("/")[2] in ("io", "cli", "supervisor", "build.py")]
