@@ -73,6 +73,25 @@ SLOT_WAIT_S_DEFAULT: Final = 10
 HANG_TIMEOUT_S_DEFAULT: Final = 10
 ACCEPT_DECLINE_NS: Final = 1 * NS_PER_MS  # a frontend that declines leaves the listener out of its poll set this long
 ACCEPT_ANYWAY_NS: Final = 20 * NS_PER_MS  # after declining this long it accepts all the same
+ACCEPT_EXHAUSTED_NS: Final = 10 * NS_PER_MS  # out of descriptors, the listener leaves the poll set this long
+PING_NS: Final = 1 * NS_PER_S  # the supervisor asks every child for a sign of life this often
+PING_LATE_NS: Final = 500 * NS_PER_MS  # a supervisor that wakes up this late counts unanswered pings anew
+PINGS_SUSPECT: Final = 2  # with so many unanswered, a frontend's connection count holds no other back from accepting
+RESTART_NS_MIN: Final = 100 * NS_PER_MS  # back-off before a restart, doubling ...
+RESTART_NS_MAX: Final = 5 * NS_PER_S  # ... up to here
+RESTART_FORGET_NS: Final = 10 * NS_PER_S  # after serving this long the back-off begins anew
+CRASHES_MAX: Final = 5  # so many crashes within CRASH_WINDOW_NS: a slot is unavailable, a frontend stays out
+CRASH_WINDOW_NS: Final = 60 * NS_PER_S
+CRASHED_RETRY_NS: Final = 30 * NS_PER_S  # a slot that crashed so often is tried again this often
+RELINK_NS: Final = 20 * NS_PER_MS  # a link that ended within RELINK_YOUNG_NS of its making is made again after this long,
+RELINK_YOUNG_NS: Final = 1 * NS_PER_S  # an older one at once
+STOP_OWNERS_NS: Final = 500 * NS_PER_MS  # on stop, owners wait this long for the frontends to go first
+STOP_KILL_NS: Final = 800 * NS_PER_MS  # on stop, what is left after this long is killed
+
+# Exit codes of a child that cannot start: it is not a crash, and starting it again at once would not help.
+EXIT_BAD_OPTION: Final = 64
+EXIT_BAD_DATA: Final = 65
+EXIT_DISK: Final = 74
 
 assert TOPOLOGY_BYTES_MAX > PARTITIONS_MAX * len("255,") + 1_024
 assert LINE_BYTES_MAX == len("pause-tube  4294967295\r\n") + TUBE_NAME_BYTES_MAX
