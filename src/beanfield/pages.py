@@ -21,7 +21,7 @@ somebody has seen.
 
     supervisor area 0 layout version   1 slots   2 frontends   3 pid   4 monotonic time of the start, ns
                     5 draining (0, 1)  6 CPU time of the supervisor and of children that have ended, user, us   7 system, us
-                    LIVE_WORD + slot, LIVE_WORD + SLOTS_MAX + frontend:   generation * 2 + (1 when it is live)
+                    LIVE_WORD + slot, LIVE_WORD + SLOTS_MAX + frontend:   generation * 4 + 2 (accepts clients) + 1 (is live)
 
 A process is live from the moment the supervisor knows it serves to the moment it knows it does not. Gauges of a
 process that is not live, or whose page is from an older generation, are left out of every sum.
@@ -59,6 +59,8 @@ AREA_DRAINING: Final = 5
 AREA_UTIME_US: Final = 6
 AREA_STIME_US: Final = 7
 LIVE_WORD: Final = 64
+LIVE_BIT: Final = 1
+ACCEPTING_BIT: Final = 2
 SUPERVISOR_BYTES: Final = 8_192
 
 FRONTEND_WORDS: Final = 30
@@ -395,10 +397,11 @@ def frontend_live_offset(frontend: int) -> int:
     return (LIVE_WORD + SLOTS_MAX + frontend) * WORD_BYTES
 
 
-def live_word(generation: int, live: bool) -> int:
-    """The supervisor's word about one process."""
+def live_word(generation: int, bits: int) -> int:
+    """The supervisor's word about one process: LIVE_BIT when its gauges count, ACCEPTING_BIT when it accepts clients."""
     assert generation >= 0
-    return generation * 2 + (1 if live else 0)
+    assert 0 <= bits <= LIVE_BIT | ACCEPTING_BIT
+    return generation * 4 + bits
 
 
 def cell_offset(write_number: int) -> int:
@@ -469,7 +472,7 @@ def summed(memory: bytes, now_ns: int) -> Snapshot:
         fields = newest_fields(page)
         if fields:
             owner.decode(fields)
-        snapshot.add_owner(owner, word & 1 == 1 and word >> 1 == page_word(page, PAGE_GENERATION))
+        snapshot.add_owner(owner, word & LIVE_BIT != 0 and word >> 2 == page_word(page, PAGE_GENERATION))
     for frontend in range(frontends):
         word = read_i64_le(memory, frontend_live_offset(frontend))
         begin = frontend_page_offset(slots, frontend)
@@ -478,7 +481,7 @@ def summed(memory: bytes, now_ns: int) -> Snapshot:
         fields = newest_fields(page)
         if fields:
             counters.decode(fields)
-        snapshot.add_frontend(counters, word & 1 == 1 and word >> 1 == page_word(page, PAGE_GENERATION))
+        snapshot.add_frontend(counters, word & LIVE_BIT != 0 and word >> 2 == page_word(page, PAGE_GENERATION))
     snapshot.pid = page_word(memory, AREA_PID)
     snapshot.uptime_s = max(0, now_ns - page_word(memory, AREA_STARTED_NS)) // 1_000_000_000
     snapshot.utime_us += page_word(memory, AREA_UTIME_US)

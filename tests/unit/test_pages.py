@@ -102,11 +102,11 @@ def test_sums_leave_out_gauges_of_processes_that_are_not_live():
     frontend_page = page_with((1, frontend.encode()))
     frontend_page[0:8] = word(9)
     live = {
-        pages.slot_live_offset(0): pages.live_word(7, True),
-        pages.slot_live_offset(1): pages.live_word(7, False),
-        pages.slot_live_offset(2): pages.live_word(8, True),  # the page is still from generation 7
-        pages.frontend_live_offset(0): pages.live_word(9, True),
-        pages.frontend_live_offset(1): pages.live_word(9, False),
+        pages.slot_live_offset(0): pages.live_word(7, pages.LIVE_BIT),
+        pages.slot_live_offset(1): pages.live_word(7, pages.ACCEPTING_BIT),
+        pages.slot_live_offset(2): pages.live_word(8, pages.LIVE_BIT),  # the page is still from generation 7
+        pages.frontend_live_offset(0): pages.live_word(9, pages.LIVE_BIT),
+        pages.frontend_live_offset(1): pages.live_word(9, pages.ACCEPTING_BIT),
     }
     memory = memory_of(3, 2, [page, page, page], [frontend_page, frontend_page], live)
     snapshot = pages.summed(bytes(memory), 4_500_000_000)

@@ -1,0 +1,59 @@
+"""What SupervisorCore remembers of one child and of one link. Plain data; core.py decides everything."""
+
+from typing import Final
+
+from beanfield.constants import EXIT_BAD_DATA, EXIT_BAD_OPTION, EXIT_DISK, NEVER_NS, RESTART_NS_MIN
+from beanfield.ipc.frames import ROLE_OWNER
+
+DOWN: Final = 0
+SPAWNED: Final = 1
+STARTED: Final = 2
+OPENED: Final = 3
+SERVING: Final = 4
+
+# What frontends hear about a slot (control.py has the same numbers on the wire).
+SLOT_UP: Final = 0
+SLOT_RESTARTING: Final = 1
+SLOT_UNAVAILABLE: Final = 2
+
+START_FAULTS: Final = (EXIT_BAD_OPTION, EXIT_BAD_DATA, EXIT_DISK)
+
+
+class Child:
+    """One role and index: the process that has it now, and the history of those before."""
+
+    def __init__(self, role: int, index: int) -> None:
+        self.role = role
+        self.index = index
+        self.generation = 0
+        self.state = DOWN
+        self.unanswered = 0  # pings since its last sign of life
+        self.killed = False  # told to end; its exit is still to come
+        self.suspect = False  # a frontend that has not answered lately
+        self.serving_since_ns = 0
+        self.restart_ns = NEVER_NS
+        self.backoff_ns = RESTART_NS_MIN
+        self.crashes_ns: list[int] = []
+        self.unavailable = False  # a slot nobody waits for
+        self.out = False  # a frontend that is not started again
+        self.fault = ""  # what it said it cannot start for
+        self.drained = False  # a frontend that has confirmed the running drain
+
+    def title(self) -> str:
+        """As in its process title."""
+        return f"{'owner' if self.role == ROLE_OWNER else 'frontend'} {self.index}"
+
+
+class Pair:
+    """The link of one slot and one frontend."""
+
+    def __init__(self) -> None:
+        self.number = 0  # of the last link made
+        self.made_ns = 0
+        self.up = False
+        self.again_ns = NEVER_NS
+
+
+def ending(code: int) -> str:
+    """How a child ended, in words."""
+    return f"ended with exit code {code}" if code >= 0 else f"was ended by signal {-code}"
