@@ -47,11 +47,12 @@ def buried_id(job_id: i64) -> bytes:
 
 
 def reserved(job_id: i64, body: bytes) -> bytes:
-    return b"RESERVED " + digits(job_id) + b" " + digits(len(body)) + CRLF + body + CRLF
+    # A join copies the body once; a chain of + would copy it twice.
+    return b"".join([b"RESERVED ", digits(job_id), b" ", digits(len(body)), CRLF, body, CRLF])
 
 
 def found(job_id: i64, body: bytes) -> bytes:
-    return b"FOUND " + digits(job_id) + b" " + digits(len(body)) + CRLF + body + CRLF
+    return b"".join([b"FOUND ", digits(job_id), b" ", digits(len(body)), CRLF, body, CRLF])
 
 
 def reserved_head(job_id: i64, body_bytes: i64) -> bytes:
@@ -79,4 +80,4 @@ def using(name: bytes) -> bytes:
 
 def ok(text: bytes) -> bytes:
     """A data reply; the text ends in LF by custom, and the CRLF after it is not counted."""
-    return b"OK " + digits(len(text)) + CRLF + text + CRLF
+    return b"".join([b"OK ", digits(len(text)), CRLF, text, CRLF])
