@@ -68,6 +68,22 @@ WITHHOLD_NS: Final = 100 * NS_PER_MS  # and withholds a last word no longer
 ASK_NS: Final = 100 * NS_PER_MS  # an owner that has not answered ASK in this time is left out of the choice
 SYNC_NS: Final = 100 * NS_PER_MS  # a link that has not answered SYNC in this time is answered without
 
+# ---------------------------------------------------------------- write-ahead log (docs/wal.md)
+SEGMENT_BYTES_DEFAULT: Final = 10_485_760  # -s
+SEGMENT_BYTES_MIN: Final = 65_536  # a smaller -s is shown as given and treated as this
+SEGMENT_BYTES_MAX: Final = 1_073_741_824  # a larger -s likewise; offsets stay below 2^31
+SEGMENT_BLOCK_BYTES: Final = 4_096  # segments are whole blocks
+# A record longer than this part of a segment keeps its body in a file of its own, so that the end of a segment that no
+# record fits into any more is at most this part of it, and large bodies are never copied.
+SEGMENT_PARTS: Final = 16
+SYNC_MS_DEFAULT: Final = 50  # -f
+LONE_MARK_NS: Final = 20 * NS_PER_MS  # a sync that no batch follows for so long gets a mark of its own
+SPACE_RETRY_NS: Final = 100 * NS_PER_MS  # after "disk full" space is asked for again, at most so often
+CLEAN_TURN_JOBS_MAX: Final = 1_000  # jobs copied out of old segments in one turn; the rest is the next turn's
+CLEAN_TURN_BYTES_MAX: Final = 1_048_576  # likewise their bytes, after at least one job
+LEASE_SEQUENCES: Final = 65_536  # sequences leased at a time; a crash skips what was left of them
+REPLAY_PIECE_BYTES: Final = 4_194_304  # read at a time in recovery, between two reports of progress
+
 # ---------------------------------------------------------------- supervision
 SLOT_WAIT_S_DEFAULT: Final = 10
 HANG_TIMEOUT_S_DEFAULT: Final = 10
@@ -98,3 +114,5 @@ assert LINE_BYTES_MAX == len("pause-tube  4294967295\r\n") + TUBE_NAME_BYTES_MAX
 assert FRAME_BYTES_MAX >= 2 * CHUNK_BYTES + RUN_BODY_BYTES_MAX
 assert LINK_UNSENT_BYTES_LOW < LINK_UNSENT_BYTES_HIGH
 assert STREAM_COMMANDS_MAX >= RUN_RESERVES_MAX
+assert SEGMENT_BYTES_MIN % SEGMENT_BLOCK_BYTES == 0
+assert SEGMENT_BYTES_MAX % SEGMENT_BLOCK_BYTES == 0
