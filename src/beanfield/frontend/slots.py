@@ -1,0 +1,88 @@
+"""The frontend's side of a slot: its link, while there is one, and what is known about it while there is none.
+
+Writes frames into one buffer per link, which the turn hands out as one piece. Knows frames, not what commands mean.
+A link that has much unsent is `held`: commands for it wait in their sessions; control frames are small and always go.
+"""
+
+from typing import TYPE_CHECKING, Final
+
+from librt.strings import BytesWriter
+from mypy_extensions import i64, mypyc_attr
+
+from beanfield.constants import LINK_UNSENT_BYTES_HIGH, LINK_UNSENT_BYTES_LOW
+from beanfield.ipc.codec import FrameBuffer
+
+if TYPE_CHECKING:
+    from beanfield.frontend.session import Seat, Session
+
+# What the supervisor says of a slot.
+SLOT_UP: Final[i64] = 0  # a link will follow or is there
+SLOT_RESTARTING: Final[i64] = 1  # waited for
+SLOT_UNAVAILABLE: Final[i64] = 2  # cannot start: not waited for
+
+# The life of a link.
+LINK_DOWN: Final[i64] = 0
+LINK_HELLO: Final[i64] = 1  # HELLO is out
+LINK_RESTORING: Final[i64] = 2  # WELCOME is in; the references of the sessions are being made again
+LINK_UP: Final[i64] = 3
+
+NO_HANDLE: Final = -1
+
+
+@mypyc_attr(native_class=True)
+class SlotLink:
+    """One per slot, for the life of the frontend. `table` is of the current link, `members` outlive it."""
+
+    def __init__(self, slot: i64) -> None:
+        self.slot: i64 = slot
+        self.word: i64 = SLOT_RESTARTING  # the supervisor's
+        self.state: i64 = LINK_DOWN
+        self.handle: int = NO_HANDLE
+        self.generation: i64 = 0  # of the owner, from its WELCOME; never goes back
+        self.frames: FrameBuffer = FrameBuffer()
+        self.writer: BytesWriter = BytesWriter()  # frames of this turn
+        self.unsent_bytes: i64 = 0  # as last reported; what this turn wrote comes on top
+        self.next_number: i64 = 1  # the next session number on this link
+        self.table: dict[int, Seat] = {}  # session number -> seat; only sessions attached on this link
+        self.members: dict[int, Seat] = {}  # session serial -> seat, attached or not
+        self.held: bool = False  # more than the high mark was unsent and not yet less than the low one
+        self.waiting_room: list[Session] = []  # sessions held back while `held`
+        self.silent: bool = False  # has not answered for too long: no reserve waits for it until it speaks
+        self.heard_ns: i64 = 0
+        # ---- restoring
+        self.to_restore: list[int] = []  # serials of members whose references are still to be made again, last first
+        self.restoring_count: i64 = 0  # references asked for again and not confirmed yet
+        # ---- SYNC
+        self.sync_number: i64 = 0  # to be confirmed; 0: none
+        self.sync_polls: i64 = 0  # full polls of the clients still to come before that
+
+    def is_up(self) -> bool:
+        return self.state == LINK_UP
+
+    def is_connected(self) -> bool:
+        """Whether frames of sessions may be written: control frames always are."""
+        return self.state >= LINK_RESTORING
+
+    def is_full(self) -> bool:
+        """Whether commands must wait. Notes it, so that the turn looks after those who do."""
+        if not self.held and self.unsent_bytes + len(self.writer) > LINK_UNSENT_BYTES_HIGH:
+            self.held = True
+        return self.held
+
+    def may_go_on(self) -> bool:
+        return self.held and self.unsent_bytes <= LINK_UNSENT_BYTES_LOW
+
+    def reset(self) -> None:
+        """The link is gone; what was not sent is dropped with it."""
+        self.state = LINK_DOWN
+        self.handle = NO_HANDLE
+        self.frames = FrameBuffer()
+        self.writer = BytesWriter()
+        self.unsent_bytes = 0
+        self.next_number = 1
+        self.table.clear()
+        self.held = False
+        self.silent = False
+        self.to_restore = []
+        self.restoring_count = 0
+        self.sync_number = 0
