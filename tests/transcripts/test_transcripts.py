@@ -27,6 +27,7 @@ CASES = [
 ]
 SHARED_THREADS = 64
 FRESH_THREADS = 2
+ORACLE_SETTLE_SECONDS = 0.1
 
 
 class Runs:
@@ -56,14 +57,17 @@ class Runs:
         self._shared.stop()
 
     def _on_shared(self, transcript: Transcript) -> None:
-        Run(transcript, self._shared.address, transcript.name, quoted=not self._shape.is_oracle).run()
+        self._run(transcript, self._shared, transcript.name)
+
+    def _run(self, transcript: Transcript, server: RunningServer, tube_prefix: str) -> None:
+        send_signal = server.send_signal if "fresh" in transcript.marks else None
+        settle_seconds = ORACLE_SETTLE_SECONDS if self._shape.is_oracle else 0.0
+        Run(transcript, server.address, tube_prefix, send_signal, not self._shape.is_oracle, settle_seconds).run()
 
     def _on_fresh(self, transcript: Transcript) -> None:
         server = RunningServer(self._shape, tuple(transcript.marks.get("options", "").split()))
         try:
-            Run(
-                transcript, server.address, "t", send_signal=server.send_signal, quoted=not self._shape.is_oracle
-            ).run()
+            self._run(transcript, server, "t")
         except AssertionError as error:
             raise AssertionError(f"{error}\nlog of its own server: {server.log()}") from None
         finally:
