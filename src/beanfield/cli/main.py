@@ -1,0 +1,40 @@
+"""`beanfield`: the command with subcommands. `serve` is the server; it must listen before anything heavy is imported."""
+
+import os
+import sys
+
+from beanfield.cli.options import EXIT_USAGE, Ending, parse_serve, version_text
+from beanfield.cli.serve import finish, run
+
+USAGE = """Use: beanfield COMMAND
+
+Commands:
+ serve        run the server (beanfield serve --help shows its options)
+
+Options:
+ --version    show the version and which build this is
+ --help       show this help
+"""
+
+
+def main() -> int:
+    """The console script."""
+    try:
+        return _run(sys.argv[1:])
+    except Ending as ending:
+        return finish(ending)
+
+
+def _run(arguments: list[str]) -> int:
+    command = arguments[0] if arguments else ""
+    if command == "serve":
+        return run(parse_serve(arguments[1:], dict(os.environ), "beanfield serve"))
+    if command in ("-h", "--help", "help"):
+        raise Ending(0, out=USAGE)
+    if command in ("-v", "--version", "version"):
+        raise Ending(0, out=version_text())
+    raise Ending(EXIT_USAGE, err=(f"beanfield: unknown command: {command}\n" if command else "") + USAGE)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
