@@ -370,4 +370,3 @@ def set_mark(gate_index: i64) -> int:
     return (int(gate_index + 1) * 0xC2B2_AE3D_27D4_EB4F) & 0x0FFF_FFFF_FFFF_FFFF
 
 
-assert NEVER > 0

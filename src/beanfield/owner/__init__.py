@@ -1,1 +1,1 @@
-"""The process that owns one slot: it drives the slot's engine for all frontends."""
+"""The process that owns one slot: its links, its engine, its journal. core.py is pure; main.py runs it."""

@@ -1,0 +1,94 @@
+"""The process of an owner: its core in a loop, its links, its page.
+
+At the start it reads what it has, says so, and waits for the supervisor's OPEN, which brings the time offset of the
+run; only then it may write, and serves. It knows sockets and descriptors; what frames mean is the core's business.
+"""
+
+import os
+import select
+
+from beanfield import pages
+from beanfield.child import Start
+from beanfield.constants import NS_PER_MS
+from beanfield.control import Message
+from beanfield.io.control_socket import ControlSocket
+from beanfield.io.loop import RoleLoop
+from beanfield.io.page import PageWriter
+from beanfield.owner.core import OwnerConfig, OwnerCore
+from beanfield.pages import OwnerCounters
+from beanfield.wal.journal import MemoryJournal
+
+MEMORY_ELSEWHERE_NS = 1 * NS_PER_MS  # the other owners' pages are read at most this often
+
+
+class OwnerLoop(RoleLoop):
+    """RoleLoop for an OwnerCore."""
+
+    core: OwnerCore
+
+    def __init__(self, start: Start, core: OwnerCore, control: ControlSocket, page: PageWriter) -> None:
+        super().__init__(start.title(), core, control, page)
+        self._start = start
+        self._next_elsewhere_ns = 0
+
+    def on_message(self, message: Message, descriptors: list[int], now_ns: int) -> None:
+        """link, stop."""
+        if message.kind == "link":
+            self.core.link_opened(self.add_link(message, descriptors), now_ns)
+        elif message.kind == "stop":
+            self.done = True
+
+    def on_ready(self, handles: list[int]) -> None:
+        """Before the turn: how much memory the jobs of the others take."""
+        assert not handles
+        if self._start.topology.slots == 1:
+            return
+        now = self.reactor.now_ns()
+        if now >= self._next_elsewhere_ns:
+            self._next_elsewhere_ns = now + MEMORY_ELSEWHERE_NS
+            self.core.memory_elsewhere_bytes = self._start.pages.memory_elsewhere(self._start.index)
+
+    def on_turn(self, now_ns: int) -> None:
+        """What the others read of this owner at any moment."""
+        self.page.set_word(pages.PAGE_MEMORY_BYTES, self.core.counters.memory_bytes)
+
+
+def run_owner(start: Start, control: ControlSocket) -> int:
+    """The whole life of an owner; its exit code."""
+    offset = pages.slot_page_offset(start.index)
+    before = OwnerCounters()
+    fields = pages.newest_fields(start.pages.memory[offset : offset + pages.PAGE_BYTES])
+    if fields:
+        before.decode(fields)
+    # Without a log there is nothing to read: created_ns of earlier generations is below what the clock gives now.
+    control.send(Message("replayed", {"created_ns": 0}))
+    created_offset_ns = _wait_for_open(control)
+    config = OwnerConfig(
+        slot=start.index,
+        generation=start.generation,
+        run_id=start.run_id,
+        topology=start.topology,
+        created_offset_ns=created_offset_ns,
+        first_sequence=before.next_sequence,
+        memory_bytes_max=start.setting("memory_bytes"),
+    )
+    core = OwnerCore(config, MemoryJournal())
+    page = PageWriter(start.pages, offset, start.generation, core.counters)
+    loop = OwnerLoop(start, core, control, page)
+    loop.say("ready")
+    return loop.run()
+
+
+def _wait_for_open(control: ControlSocket) -> int:
+    """The supervisor opens all slots at once, when every one has read its data."""
+    while True:
+        select.select([control], [], [])
+        for message, _ in control.receive():
+            if message.kind == "open":
+                return message.number("offset_ns")
+            if message.kind == "stop":
+                os._exit(0)
+            assert message.kind == "ping"
+            control.send(Message("pong", {"number": message.number("number")}))
+        if control.ended:
+            os._exit(0)
