@@ -31,7 +31,7 @@ from typing import Final
 from zlib import crc32
 
 from librt.strings import BytesWriter, read_i64_le, write_i64_le
-from mypy_extensions import i64
+from mypy_extensions import i64, mypyc_attr
 
 from beanfield.constants import FRONTENDS_MAX, SLOTS_MAX
 
@@ -72,6 +72,7 @@ assert (LIVE_WORD + SLOTS_MAX + FRONTENDS_MAX) * WORD_BYTES <= SUPERVISOR_BYTES
 assert SUPERVISOR_BYTES % PAGE_BYTES == 0
 
 
+@mypyc_attr(native_class=True)
 class FrontendCounters:
     """What one frontend counts: commands and client connections. The core writes the attributes."""
 
@@ -222,6 +223,7 @@ class FrontendCounters:
         self.stime_us += other.stime_us
 
 
+@mypyc_attr(native_class=True)
 class OwnerCounters:
     """What one owner counts: jobs, tubes and its log. The core writes the attributes."""
 
@@ -319,6 +321,7 @@ class OwnerCounters:
         self.utime_us += other.utime_us
         self.stime_us += other.stime_us
 
+@mypyc_attr(native_class=True)
 class Snapshot:
     """What `stats` shows of a whole server: sums over its processes, read one after the other."""
 
@@ -358,6 +361,7 @@ class Snapshot:
         self.owner.add(counters)
 
 
+@mypyc_attr(native_class=True, allow_interpreted_subclasses=True)
 class PageReader:
     """Where a frontend's core takes the figures of the whole server from. Simulators and io/page.py fill it in."""
 
