@@ -281,6 +281,7 @@ class Engine(WaitingRoom):
         tube.pause_until_ns = now_ns + delay_s * SECOND
         self.events.update(tube)
         # A job of this tube held for an offer can be had by nobody now: last words may be due.
+        self.note_loss(tube)
         self.recheck_withheld()
 
     # ---------------------------------------------------------------- the end of a session, a link that is stuck

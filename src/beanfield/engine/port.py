@@ -25,8 +25,11 @@ class Port:
         """No job now; the request waits at its old place."""
         raise NotImplementedError
 
-    def cancelled(self, session_number: i64, request: i64) -> None:
-        """The last word: there was an instant at which no job was here for this request. It has ended."""
+    def cancelled(self, session_number: i64, request: i64, again: bool) -> None:
+        """The last word: there was an instant at which no job was here for this request. It has ended.
+
+        `again`: that instant may not be one at which other owners had no job either, so TIMED_OUT may not be concluded.
+        """
         raise NotImplementedError
 
     def expired(self, session_number: i64, job_id: i64) -> None:

@@ -48,6 +48,8 @@ class Session:
         self.offered: bool = False  # an OFFER was sent and neither TAKE nor DROP has come since
         self.held: Job | None = None  # the job on hold for it; None while `offered` if the hold was lost
         self.hold_until_ns: i64 = 0
+        self.lost_before: i64 = 0  # lost_count of its watch set when the request came
+        self.failed: bool = False  # a TAKE failed after LAST
         self.withhold_until_ns: i64 = 0  # not 0: in the engine's list of withheld last words
         # ---- place among the waiters of its watch set
         self.arrival: i64 = 0  # order of arrival of the request at this owner

@@ -68,6 +68,8 @@ class WaitingRoom(Store):
         self.arrival_last += 1
         session.arrival = self.arrival_last
         session.watched.waiting_count += 1
+        session.lost_before = session.watched.lost_count
+        session.failed = False
 
     def end_request(self, session: Session) -> None:
         """The request is answered or gone; its hold, if any, must have been ended before."""
@@ -149,6 +151,7 @@ class WaitingRoom(Store):
         if job is None:
             watched.queue(session)
             if session.ending:
+                session.failed = True
                 self.say_last_word(session)
             else:
                 session.gate.port.empty(session.number, session.request)
@@ -186,6 +189,8 @@ class WaitingRoom(Store):
     def say_last_word(self, session: Session) -> None:
         """CANCELLED, unless a job this request could have is held for another: then no longer than WITHHOLD_NS."""
         assert session.ending and session.queued
+        watched = session.watched
+        assert watched is not None
         if session.syncing:
             return
         if self._may_return(session):
@@ -195,10 +200,10 @@ class WaitingRoom(Store):
                 return
             if self.now_ns < session.withhold_until_ns:
                 return
-        number = session.number
+        again = session.multi and (session.failed or watched.lost_count != session.lost_before)
         request = session.request
         self.end_request(session)
-        session.gate.port.cancelled(number, request)
+        session.gate.port.cancelled(session.number, request, again)
 
     def _may_return(self, session: Session) -> bool:
         watched = session.watched
@@ -299,11 +304,17 @@ class WaitingRoom(Store):
 
     def take_out_ready(self, job: Job, tube: Tube) -> None:
         """Out of the ready state for good, from under a hold if need be. The caller rechecks withheld words after."""
+        self.note_loss(tube)
         if job.holder != NOWHERE:
             self._let_go(self.holder_of(job), job)
             self._uncount_ready(job, tube)
         else:
             self._leave_ready(job, tube)
+
+    def note_loss(self, tube: Tube) -> None:
+        """A ready job of the tube is out of reach, but not through a reserve: see FLAG_AGAIN."""
+        for each in tube.sets:
+            each.lost_count += 1
 
     # ---------------------------------------------------------------- time
 

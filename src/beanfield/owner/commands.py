@@ -92,6 +92,8 @@ class Commands:
         engine = self.engine
         if opcode == frames.ASK:
             self._check_reserve(seat)
+            if self._holds_synced(link, seat, opcode, flags, request, 0, now_ns):
+                return
             engine.ask(seat, request, flags == frames.FLAG_NOWAIT, now_ns)
         elif opcode == frames.TAKE:
             if seat.request == request:
@@ -204,6 +206,8 @@ class Commands:
 
     def _reserve(self, link: OwnerLink, seat: Seat, flags: i64, request: i64, now_ns: i64) -> None:
         self._check_reserve(seat)
+        if self._holds_synced(link, seat, frames.RESERVE, flags, request, 0, now_ns):
+            return
         nowait = flags == frames.FLAG_NOWAIT
         self.engine.reserve(seat, request, nowait, now_ns)
         if nowait and seat.request != NO_REQUEST:
@@ -213,9 +217,11 @@ class Commands:
         self._check_reserve(seat)
         if count < 1 or count > STREAM_COMMANDS_MAX:
             raise fault("a run of reserves of this length")
+        if self._holds_synced(link, seat, frames.RESERVE_RUN, 0, request, count, now_ns):
+            return
         jobs = self.engine.reserve_run(seat, count, now_ns)
         if len(jobs) == 0:
-            link.cancelled(seat.number, request)
+            link.cancelled(seat.number, request, False)
         elif len(jobs) == 1:
             link.granted(seat.number, request, jobs[0], jobs[0].ttr_ns())
         else:
@@ -419,6 +425,18 @@ class Commands:
             return False
         seat.blocked = True
         self.syncs.begin(link, seat, Deferred(opcode, 0, request, a, b, c, b""), self.links, now_ns)
+        return True
+
+    def _holds_synced(self, link: OwnerLink, seat: Seat, opcode: i64, flags: i64, request: i64, a: i64, now_ns: i64) -> bool:
+        """The same, before a reserve gets less than a job that is held through another link: its DROP may be near."""
+        watched = seat.watched
+        assert watched is not None
+        if watched.held_count == 0 or seat.synced or not self.syncs.needed(link, self.links):
+            return False
+        if not watched.smaller_held_elsewhere():
+            return False
+        seat.blocked = True
+        self.syncs.begin(link, seat, Deferred(opcode, flags, request, a, 0, 0, b""), self.links, now_ns)
         return True
 
     def sync_on(self, now_ns: i64) -> None:

@@ -31,6 +31,7 @@ from beanfield.ipc.frames import (
     CHUNK,
     EMPTY,
     EXPIRED,
+    FLAG_AGAIN,
     FLAG_LARGE,
     LARGE,
     OFFER,
@@ -263,8 +264,8 @@ class OwnerLink(Port):
     def empty(self, session_number: i64, request: i64) -> None:
         write_plain(self.frame_writer(), EMPTY, 0, session_number, request)
 
-    def cancelled(self, session_number: i64, request: i64) -> None:
-        write_plain(self.frame_writer(), CANCELLED, 0, session_number, request)
+    def cancelled(self, session_number: i64, request: i64, again: bool) -> None:
+        write_plain(self.frame_writer(), CANCELLED, FLAG_AGAIN if again else 0, session_number, request)
 
     def expired(self, session_number: i64, job_id: i64) -> None:
         write_word(self.frame_writer(), EXPIRED, 0, session_number, 0, job_id)
