@@ -1,7 +1,7 @@
 """Installs what the tests need from outside Python: Debian's beanstalkd as the oracle, Node.js, and the Node clients.
 
-Installs only what is missing, with apt-get when this is root. What cannot be had is said here, and the tests that need
-it then fail: a test that is left out proves nothing.
+Installs only what is missing, with apt-get when this is root. What cannot be had there is an error, so that CI never
+leaves out a comparison silently. Without root, what is missing is said, and the tests that need it are the poorer.
 """
 
 import hashlib
