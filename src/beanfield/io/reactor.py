@@ -124,7 +124,8 @@ class Reactor:
     def add(self, fd: int, kind: int) -> int:
         """Watch fd for reading. A client's or link's descriptor belongs to the reactor from here on (not if this raises)."""
         assert kind in (CLIENT, LINK, RAW)
-        assert fd not in self._by_fd
+        if fd in self._by_fd:
+            raise FileExistsError(f"descriptor {fd} is watched already")
         sock = None
         if kind != RAW:
             sock = socket.socket(fileno=fd)
