@@ -3,7 +3,7 @@
     h(name)   = BLAKE2b(name, digest_size=8) as a big-endian integer
     partition = (h(name) - h("default")) mod partitions           so `default` is partition 0
     slot      = map[partition]                                    unless given: partition mod slots
-    job id    = sequence * partitions + partition + 1             so any process finds the slot by (id - 1) mod partitions
+    job id    = sequence * partitions + partition + 1             so (id - 1) mod partitions is enough to find its slot
 
 A Topology never changes. This file reads no files: text comes in as bytes and goes out as bytes. It does not know
 which slots are up, and never routes around one that is not.
@@ -84,7 +84,9 @@ class Topology:
         cached = self._partition_cache.get(name)
         if cached is not None:
             return cached
-        partition = (hash_of_name(name) - _HASH_OF_DEFAULT) % self.partitions
+        # The hash has 64 bits and no sign, more than an i64 holds: the whole sum is done in int.
+        partitions: int = self.partitions
+        partition = (hash_of_name(name) - _HASH_OF_DEFAULT) % partitions
         if len(self._partition_cache) >= ROUTES_CACHED_MAX:
             self._partition_cache.clear()
         self._partition_cache[name] = partition

@@ -15,7 +15,8 @@ _NEXT_NUMBER = rb" +([0-9]+)"
 _BY_ID = [b"peek", b"reserve-job", b"delete", b"kick-job", b"touch", b"stats-job"]
 _BY_NAME = [b"use", b"watch", b"ignore", b"stats-tube"]
 _ALONE = [
-    b"peek-ready", b"peek-delayed", b"peek-buried", b"reserve", b"stats", b"list-tubes-watched", b"list-tube-used", b"list-tubes",
+    b"peek-ready", b"peek-delayed", b"peek-buried", b"reserve", b"stats", b"list-tubes-watched", b"list-tube-used",
+    b"list-tubes",
 ]  # fmt: skip
 
 _BAD: Seen = ("bad format", None)
@@ -92,7 +93,9 @@ def _command(line: bytes) -> Seen:
         match = re.fullmatch(rb"pause-tube *(" + _NAME_BYTES + rb")" + _NEXT_NUMBER, line)
         if match is None or int(match[2]) >= 2**32:
             return _BAD
-        return ("pause-tube", match[1], int(match[2])) if re.fullmatch(_NAME, match[1]) else ("bad format", "pause-tube")
+        return (
+            ("pause-tube", match[1], int(match[2])) if re.fullmatch(_NAME, match[1]) else ("bad format", "pause-tube")
+        )
     if line.startswith(b"quit"):
         return ("quit",)
     for word in _ALONE:

@@ -9,14 +9,33 @@ from tests.unit.parser_cases import JOB_BYTES_MAX, cut, feed, feed_late
 
 WORDS = [name.encode() for name in op_names[1:26]]
 NUMBERS = [
-    b"0", b"1", b"5", b"12", b"99", b"100", b"101", b"102", b"007", b"255", b"2147483647", b"2147483648", b"4294967295", b"4294967296",
-    b"9223372036854775807", b"9223372036854775808", b"18446744073709551615", b"18446744073709551616", b"-1", b"+3", b"0" * 100,
+    b"0", b"1", b"5", b"12", b"99", b"100", b"101", b"102", b"007", b"255", b"2147483647", b"2147483648",
+    b"4294967295", b"4294967296", b"9223372036854775807", b"9223372036854775808", b"18446744073709551615",
+    b"18446744073709551616", b"-1", b"+3", b"0" * 100,
 ]  # fmt: skip
 NAMES = [b"a", b"default", b"-a", b"x" * 199, b"x" * 200, b"x" * 201, b"a-b+c/d;e.f$g_h(i)", b"a,b", b""]
-NOISE = [b" ", b"  ", b"\t", b"\r", b"\n", b"\r\n", b"\r\r\n", b"\0", b"x", b"\xff", b"x" * 215, b"x" * 223, b"\r" * 224]
+NOISE = [
+    b" ",
+    b"  ",
+    b"\t",
+    b"\r",
+    b"\n",
+    b"\r\n",
+    b"\r\r\n",
+    b"\0",
+    b"x",
+    b"\xff",
+    b"x" * 215,
+    b"x" * 223,
+    b"\r" * 224,
+]
 
 fragments = st.one_of(
-    st.sampled_from(WORDS), st.sampled_from(NUMBERS), st.sampled_from(NAMES), st.sampled_from(NOISE), st.binary(max_size=5)
+    st.sampled_from(WORDS),
+    st.sampled_from(NUMBERS),
+    st.sampled_from(NAMES),
+    st.sampled_from(NOISE),
+    st.binary(max_size=5),
 )
 number = st.one_of(st.sampled_from(NUMBERS), st.integers(0, 300).map(lambda value: b"%d" % value))
 blanks = st.sampled_from([b" ", b" ", b" ", b"  ", b"", b"\t"])
@@ -38,7 +57,9 @@ def puts(draw: st.DrawFn) -> bytes:
     size = draw(st.integers(0, JOB_BYTES_MAX + 3))
     filling = draw(st.sampled_from([b"x", b"\r", b"\n", b"\r\n", b"stats\r\n"]))
     body = (filling * (size + 1))[: max(0, size + draw(st.sampled_from([0, 0, 0, 0, -1, 1, 5])))]
-    return b"put 1 2 3 %d" % size + draw(ending) + body + draw(st.sampled_from([b"\r\n", b"\r\n", b"\r\n", b"\n\r", b""]))
+    return (
+        b"put 1 2 3 %d" % size + draw(ending) + body + draw(st.sampled_from([b"\r\n", b"\r\n", b"\r\n", b"\n\r", b""]))
+    )
 
 
 inputs = st.lists(st.one_of(lines(), lines(), puts(), fragments), max_size=8).map(b"".join)

@@ -62,39 +62,42 @@ COMMANDS: list[tuple[bytes, Seen]] = [
 ]
 
 UNKNOWN_LINES = [
-    b"", b" ", b"\n", b"foo", b"STATS", b"Put 0 0 0 0", b" stats", b"put", b"peek", b"delete", b"release", b"bury", b"kick", b"kick-job",
-    b"touch", b"use", b"watch", b"ignore", b"put\t0 0 0 0", b"peek-foo", b"peek-", b"peek-read", b"list-tube", b"list-tubs",
-    b"kick-jobs 9", b"kick-jo", b"reserv", b"rel", b"stat", b"qui", b"pause-tub", b"pause", b"u", b"usea", b"foo\nlist-tube-used",
-    b"\xff\xfe", b"put\xff", b"release1 2 3", b"\r", b"\rstats", b"x\r", b"touch5",
+    b"", b" ", b"\n", b"foo", b"STATS", b"Put 0 0 0 0", b" stats", b"put", b"peek", b"delete", b"release", b"bury",
+    b"kick", b"kick-job", b"touch", b"use", b"watch", b"ignore", b"put\t0 0 0 0", b"peek-foo", b"peek-", b"peek-read",
+    b"list-tube", b"list-tubs", b"kick-jobs 9", b"kick-jo", b"reserv", b"rel", b"stat", b"qui", b"pause-tub", b"pause",
+    b"u", b"usea", b"foo\nlist-tube-used", b"\xff\xfe", b"put\xff", b"release1 2 3", b"\r", b"\rstats", b"x\r",
+    b"touch5",
 ]  # fmt: skip
 
 BAD_LINES = [
     # with one trailing blank and nothing else
-    b"put ", b"peek ", b"delete ", b"release ", b"bury ", b"kick ", b"kick-job ", b"touch ", b"use ", b"watch ", b"ignore ",
-    b"stats ", b"reserve ", b"list-tubes ", b"list-tube-used ", b"list-tubes-watched ", b"peek-ready ", b"pause-tube ",
-    b"reserve-job ", b"reserve-with-timeout ", b"stats-job ", b"stats-tube ",
+    b"put ", b"peek ", b"delete ", b"release ", b"bury ", b"kick ", b"kick-job ", b"touch ", b"use ", b"watch ",
+    b"ignore ", b"stats ", b"reserve ", b"list-tubes ", b"list-tube-used ", b"list-tubes-watched ", b"peek-ready ",
+    b"pause-tube ", b"reserve-job ", b"reserve-with-timeout ", b"stats-job ", b"stats-tube ",
     # a known prefix with something else behind it
-    b"reserve-with-timeout", b"reserve-job", b"reservefoo", b"reserve-with-timeout5", b"reserve-job5", b"stats-job", b"stats-tube",
-    b"stats-job9", b"statsx", b"stats\nlist-tube-used", b"list-tubesx", b"list-tubes-watchedx", b"list-tube-usedx",
-    b"list-tubes-watche", b"peek-readyx", b"peek-delayedx", b"peek-buriedx", b"pause-tube", b"pause-tubex", b"pause-tube 0",
+    b"reserve-with-timeout", b"reserve-job", b"reservefoo", b"reserve-with-timeout5", b"reserve-job5", b"stats-job",
+    b"stats-tube", b"stats-job9", b"statsx", b"stats\nlist-tube-used", b"list-tubesx", b"list-tubes-watchedx",
+    b"list-tube-usedx", b"list-tubes-watche", b"peek-readyx", b"peek-delayedx", b"peek-buriedx", b"pause-tube",
+    b"pause-tubex", b"pause-tube 0",
     # numbers
-    b"put 0 0 0", b"put 0 0 0 x", b"put x 0 0 0", b"put 0 x 0 0", b"put 0 0 x 0", b"put -1 0 0 0", b"put +1 0 0 0", b"put 0\t0 0 0",
-    b"put 0 0 0 \t1", b"put 0,0 0 0", b"put 4294967296 0 0 0", b"put 0 4294967296 0 0", b"put 0 0 4294967296 0", b"put 0 0 0 4294967296",
-    b"put 0 0 0 99999999999999999999999999", b"put 0 0 0 -1",
-    b"delete x", b"delete 1 ", b"delete 1x", b"delete 1 2", b"delete -1", b"delete +1", b"delete \t1", b"delete 1\n", b"delete 0x1",
-    b"delete 1\xb9", b"release 1", b"release 1 2", b"release 1 2 3 ", b"release 1 2 3 4", b"release 1 4294967296 0",
-    b"release 1 0 4294967296", b"release x 2 3", b"release 1 x 3", b"bury 1", b"bury 1 2 ", b"bury 1 2 3", b"bury x 2",
-    b"bury 1 4294967296", b"touch 1 ", b"peek 1 ", b"stats-job x", b"kick-job x", b"reserve-job 1 2",
-    b"reserve-with-timeout x", b"reserve-with-timeout -1", b"reserve-with-timeout 2147483648", b"reserve-with-timeout 4294967296",
-    b"reserve-with-timeout 99999999999999999999",
+    b"put 0 0 0", b"put 0 0 0 x", b"put x 0 0 0", b"put 0 x 0 0", b"put 0 0 x 0", b"put -1 0 0 0", b"put +1 0 0 0",
+    b"put 0\t0 0 0", b"put 0 0 0 \t1", b"put 0,0 0 0", b"put 4294967296 0 0 0", b"put 0 4294967296 0 0",
+    b"put 0 0 4294967296 0", b"put 0 0 0 4294967296", b"put 0 0 0 99999999999999999999999999", b"put 0 0 0 -1",
+    b"delete x", b"delete 1 ", b"delete 1x", b"delete 1 2", b"delete -1", b"delete +1", b"delete \t1", b"delete 1\n",
+    b"delete 0x1", b"delete 1\xb9", b"release 1", b"release 1 2", b"release 1 2 3 ", b"release 1 2 3 4",
+    b"release 1 4294967296 0", b"release 1 0 4294967296", b"release x 2 3", b"release 1 x 3", b"bury 1", b"bury 1 2 ",
+    b"bury 1 2 3", b"bury x 2", b"bury 1 4294967296", b"touch 1 ", b"peek 1 ", b"stats-job x", b"kick-job x",
+    b"reserve-job 1 2", b"reserve-with-timeout x", b"reserve-with-timeout -1", b"reserve-with-timeout 2147483648",
+    b"reserve-with-timeout 4294967296", b"reserve-with-timeout 99999999999999999999",
     # names
-    b"use -a", b"use a ", b"use  a", b"use a b", b"use a\tb", b"use a\n", b"use \xe4", b"use a,b", b"use a*", b"use " + NAME_200 + b"x",
-    b"watch -", b"watch a:b", b"ignore a=b", b"ignore  a", b"stats-tube  a", b"stats-tube a ", b"stats-tube -a",
-    b"pause-tube a", b"pause-tube a ", b"pause-tube a x", b"pause-tube a 1 ", b"pause-tube a 1 2", b"pause-tube a 4294967296",
-    b"pause-tube a\t1", b"pause-tube ~ 1", b"pause-tube -a x", b"pause-tube " + b"x" * 201, b"pause-tube a -1",
+    b"use -a", b"use a ", b"use  a", b"use a b", b"use a\tb", b"use a\n", b"use \xe4", b"use a,b", b"use a*",
+    b"use " + NAME_200 + b"x", b"watch -", b"watch a:b", b"ignore a=b", b"ignore  a", b"stats-tube  a",
+    b"stats-tube a ", b"stats-tube -a", b"pause-tube a", b"pause-tube a ", b"pause-tube a x", b"pause-tube a 1 ",
+    b"pause-tube a 1 2", b"pause-tube a 4294967296", b"pause-tube a\t1", b"pause-tube ~ 1", b"pause-tube -a x",
+    b"pause-tube " + b"x" * 201, b"pause-tube a -1",
     # a NUL anywhere comes first
-    b"\0", b"foo\0", b"\0stats", b"stats\0", b"use a\0", b"quit\0", b"kick 3\0", b"reserve-with-timeout 0\0", b"put 0 0 0 1\0",
-    b"put 0 0 0 9999 \0",
+    b"\0", b"foo\0", b"\0stats", b"stats\0", b"use a\0", b"quit\0", b"kick 3\0", b"reserve-with-timeout 0\0",
+    b"put 0 0 0 1\0", b"put 0 0 0 9999 \0",
     # a CR that no LF follows is an illegal character
     b"use a\rb", b"use a\r", b"stats\r", b"reserve\r", b"delete 1\r", b"put 0 0 0\r1",
 ]  # fmt: skip
@@ -158,7 +161,9 @@ def test_id_is_read_up_to_64_bits(written: bytes, job_id: int) -> None:
     check_every_way(b"delete " + written + b"x\r\n", [BAD])
 
 
-@pytest.mark.parametrize("written", [b"18446744073709551616", b"18446744073709551620", b"99999999999999999999", b"9" * 60])
+@pytest.mark.parametrize(
+    "written", [b"18446744073709551616", b"18446744073709551620", b"99999999999999999999", b"9" * 60]
+)
 def test_id_above_64_bits_is_badly_formed(written: bytes) -> None:
     assert int(written) > U64_MAX
     check_every_way(b"delete " + written + b"\r\n", [BAD])
@@ -210,7 +215,9 @@ def test_kick_reads_its_bound_as_c_does_and_keeps_32_bits(written: bytes, bound:
     check_every_way(b"kick " + written + b"\r\n", [("kick", bound)])
 
 
-@pytest.mark.parametrize("written", [b"", b" ", b"\t", b"-", b"+", b"+-5", b"--5", b"- 5", b"x", b"x5", b"\r", b"\xa05"])
+@pytest.mark.parametrize(
+    "written", [b"", b" ", b"\t", b"-", b"+", b"+-5", b"--5", b"- 5", b"x", b"x5", b"\r", b"\xa05"]
+)
 def test_kick_without_digits_is_badly_formed(written: bytes) -> None:
     check_every_way(b"kick " + written + b"\r\n", [BAD])
 
@@ -231,7 +238,9 @@ def test_exactly_the_documented_bytes_may_stand_in_a_name() -> None:
         check_every_way(b"use " + bytes([byte]) + b"\r\n", [("use", bytes([byte]))] if first_legal else [BAD])
 
 
-@pytest.mark.parametrize("line", [b"pause-tube -a 0", b"pause-tube-a 0", b"pause-tube " + b"x" * 201 + b" 0", b"pause-tube - 5"])
+@pytest.mark.parametrize(
+    "line", [b"pause-tube -a 0", b"pause-tube-a 0", b"pause-tube " + b"x" * 201 + b" 0", b"pause-tube - 5"]
+)
 def test_pause_of_an_impossible_name_is_counted_before_it_is_refused(line: bytes) -> None:
     check_every_way(line + b"\r\n", [BAD_COUNTED_PAUSE])
 
@@ -265,7 +274,17 @@ def test_put_line_over_the_limit_has_no_body() -> None:
 
 
 def test_line_without_end_gives_nothing() -> None:
-    for data in [b"x", b"x" * 222, b"x" * 223, b"x" * 224, b"x" * 225, b"x" * 1000, b"x" * 222 + b"\r", b"stats", b"stats\r"]:
+    for data in [
+        b"x",
+        b"x" * 222,
+        b"x" * 223,
+        b"x" * 224,
+        b"x" * 225,
+        b"x" * 1000,
+        b"x" * 222 + b"\r",
+        b"stats",
+        b"stats\r",
+    ]:
         for pieces in ways_to_cut(data):
             assert feed(pieces) == []
 

@@ -10,6 +10,15 @@ from beanfield.proto import ops
 from beanfield.proto.parser import ClientParser
 from tests.unit.parser_cases import drain, feed, seen
 
+# (put_open, producer_open)
+CLOSED = (False, False)
+SWALLOWED = (True, False)
+OPEN = (True, True)
+
+
+def open_state(parser: ClientParser) -> tuple[bool, bool]:
+    return (parser.put_open, parser.producer_open)
+
 
 def parser_after(data: bytes, job_bytes_max: int = 100_000) -> ClientParser:
     """A parser that has read all of this and found nothing complete at the end."""
@@ -21,34 +30,34 @@ def parser_after(data: bytes, job_bytes_max: int = 100_000) -> ClientParser:
 
 def test_put_is_open_from_its_line_to_its_operation() -> None:
     parser = parser_after(b"put 1 2 3 5\r")
-    assert not parser.put_open and not parser.producer_open
+    assert open_state(parser) == CLOSED
     for piece in [b"\n", b"he", b"llo", b"\r"]:
         parser.receive(piece)
         assert parser.next() == ops.NEED_MORE
-        assert parser.put_open and parser.producer_open
+        assert open_state(parser) == OPEN
     parser.receive(b"\n")
     assert seen(parser, parser.next()) == ("put", 1, 2, 3, b"hello")
-    assert not parser.put_open and not parser.producer_open
+    assert open_state(parser) == CLOSED
 
 
 def test_put_too_big_is_open_and_makes_no_producer() -> None:
     parser = parser_after(b"put 0 0 0 101\r\n", job_bytes_max=100)
-    assert parser.put_open and not parser.producer_open
+    assert open_state(parser) == SWALLOWED
     parser.receive(b"x" * 102)
     assert parser.next() == ops.NEED_MORE
-    assert parser.put_open and not parser.producer_open and parser.held == 0
+    assert open_state(parser) == SWALLOWED and parser.held == 0
     parser.receive(b"x")
     assert parser.next() == ops.OP_JOB_TOO_BIG
-    assert not parser.put_open
+    assert open_state(parser) == CLOSED
 
 
 def test_put_behind_an_operation_not_taken_yet_is_not_open() -> None:
     parser = ClientParser(100)
     parser.receive(b"reserve\r\nput 0 0 0 5\r\nhel")
     assert parser.next() == ops.OP_RESERVE
-    assert not parser.put_open and parser.body_held == 0 and parser.held == len(b"put 0 0 0 5\r\nhel")
+    assert open_state(parser) == CLOSED and parser.body_held == 0 and parser.held == len(b"put 0 0 0 5\r\nhel")
     assert parser.next() == ops.NEED_MORE
-    assert parser.put_open and parser.body_held == 3 and parser.held == 3
+    assert open_state(parser)[0] and parser.body_held == 3 and parser.held == 3
 
 
 def test_held_counts_every_byte_once() -> None:
@@ -83,11 +92,11 @@ def test_refused_body_is_swallowed_to_its_end(before: int) -> None:
     assert parser.body_held == before
     parser.refuse_body()
     assert parser.body_held == 0 and parser.held == 0
-    assert parser.put_open and parser.producer_open
+    assert open_state(parser) == OPEN
     assert parser.next() == ops.NEED_MORE
     parser.receive(whole[before:] + b"stats\r\n")
     assert seen(parser, parser.next()) == ("body refused", "put")
-    assert not parser.put_open and not parser.producer_open
+    assert open_state(parser) == CLOSED
     assert drain(parser) == [("stats",)]
 
 
@@ -133,8 +142,18 @@ def test_fields_of_an_operation_are_gone_after_the_next_call() -> None:
     assert parser.next() == ops.NEED_MORE
 
 
+def test_body_taken_is_kept_no_longer() -> None:
+    body = bytes(range(256))
+    parser = parser_after(b"put 0 0 0 256\r\n" + body)
+    parser.receive(b"\r\n")
+    assert parser.next() == ops.OP_PUT
+    assert parser.take_body() == body
+    assert parser.body == b"" and parser.take_body() == b""
+
+
 @pytest.mark.parametrize(
-    "data", [b"put 0 0 0 500\r\nabc", b"stats\r\nsta", b"x" * 300, b"put 0 0 0 200000\r\nabc", b"a\0b", b"stats\r\nstats\r\n"]
+    "data",
+    [b"put 0 0 0 500\r\nabc", b"stats\r\nsta", b"x" * 300, b"put 0 0 0 200000\r\nabc", b"a\0b", b"stats\r\nstats\r\n"],
 )
 def test_release_lets_go_of_everything(data: bytes) -> None:
     parser = ClientParser(1000)
@@ -143,7 +162,7 @@ def test_release_lets_go_of_everything(data: bytes) -> None:
     parser.next()
     parser.receive(data)
     parser.release()
-    assert parser.held == 0 and parser.body_held == 0 and not parser.put_open and not parser.producer_open
+    assert parser.held == 0 and parser.body_held == 0 and open_state(parser) == CLOSED
     assert parser.body == b"" and parser.name == b""
     parser.receive(b"stats\r\n")
     assert drain(parser) == [("stats",)]
@@ -201,6 +220,6 @@ def test_body_in_pieces_around_the_joining_size_is_whole() -> None:
 
 def test_announced_bytes_are_not_allocated() -> None:
     parser = parser_after(b"put 0 0 0 %d\r\nabc" % JOB_BYTES_CEILING, job_bytes_max=JOB_BYTES_CEILING)
-    assert parser.put_open and parser.held == 3
+    assert open_state(parser)[0] and parser.held == 3
     parser = parser_after(b"put 0 0 0 %d\r\nabc" % U32_MAX, job_bytes_max=JOB_BYTES_CEILING)
-    assert parser.put_open and parser.held == 0
+    assert open_state(parser)[0] and parser.held == 0

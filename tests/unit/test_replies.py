@@ -1,0 +1,51 @@
+"""The spelling of every reply."""
+
+import pytest
+
+from beanfield.proto import replies
+
+WORDS = [
+    "DELETED", "RELEASED", "BURIED", "TOUCHED", "KICKED", "PAUSED", "NOT_FOUND", "NOT_IGNORED", "TIMED_OUT",
+    "DEADLINE_SOON", "DRAINING", "JOB_TOO_BIG", "EXPECTED_CRLF", "OUT_OF_MEMORY", "INTERNAL_ERROR", "BAD_FORMAT",
+    "UNKNOWN_COMMAND",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("word", WORDS)
+def test_reply_without_arguments_is_its_word_and_a_line_end(word: str) -> None:
+    assert getattr(replies, word) == word.encode() + b"\r\n"
+
+
+@pytest.mark.parametrize(
+    ("reply", "text"),
+    [
+        (replies.inserted(1), b"INSERTED 1\r\n"),
+        (replies.inserted(9223372036854775807), b"INSERTED 9223372036854775807\r\n"),
+        (replies.buried_id(12), b"BURIED 12\r\n"),
+        (replies.reserved(7, b"a\r\n\0"), b"RESERVED 7 4\r\na\r\n\0\r\n"),
+        (replies.reserved(7, b""), b"RESERVED 7 0\r\n\r\n"),
+        (replies.found(7, b"abc"), b"FOUND 7 3\r\nabc\r\n"),
+        (replies.kicked(0), b"KICKED 0\r\n"),
+        (replies.kicked(4294967295), b"KICKED 4294967295\r\n"),
+        (replies.watching(1), b"WATCHING 1\r\n"),
+        (replies.using(b"a"), b"USING a\r\n"),
+        (replies.ok(b"---\n- default\n"), b"OK 14\r\n---\n- default\n\r\n"),
+        (replies.ok(b""), b"OK 0\r\n\r\n"),
+    ],
+)
+def test_reply_with_arguments_is_spelled_as_beanstalkd_does(reply: bytes, text: bytes) -> None:
+    assert reply == text
+
+
+@pytest.mark.parametrize("body", [b"", b"x", b"x" * 65535, bytes(range(256))])
+def test_reply_in_pieces_is_the_whole_reply(body: bytes) -> None:
+    assert replies.reserved_head(300, len(body)) + body + replies.CRLF == replies.reserved(300, body)
+    assert replies.found_head(300, len(body)) + body + replies.CRLF == replies.found(300, body)
+
+
+def test_digits_are_those_of_the_number() -> None:
+    numbers = [0, 1, 9, 10, 99, 100, 255, 65535, 2**31, 2**32 - 1, 2**53, 2**63 - 1, -1, -8, -(2**63)]
+    for power in range(19):
+        numbers += [10**power - 1, 10**power, 10**power + 1]
+    for number in numbers:
+        assert replies.digits(number) == str(number).encode()
