@@ -2,8 +2,9 @@
 
 The file has two cells, a block each, written in turn, in place, and synced. A cell says: every sequence below
 `sequence_limit` may have been given out. It is durable before the first of them is. A clean stop writes the exact next
-sequence; a crash skips what was left. The newest valid cell counts; a cell torn in the middle of its write leaves the
-other one, whose limit still covers all ids in use, because the new limit is only used once its write has been synced.
+sequence; a crash skips what was left. The newest valid cell counts. If the other cell is neither valid nor empty, it was
+torn in the middle of its write (then its limit was never used), or it has rotted (then it was): a whole block, the most
+that it can have been ahead, is skipped.
 
     0 magic "BEANIDS\\n"   8 version u32   12 slot u32   16 serial i64   24 sequence_limit i64   32 cluster id
     48 zeros to 59        60 CRC-32 of bytes 0 to 59
@@ -51,6 +52,10 @@ def cell_offset(serial: i64) -> i64:
     return (serial & 1) * CELL_SPACING_BYTES
 
 
+def smaller(left: i64, right: i64) -> i64:
+    return left if left < right else right
+
+
 @mypyc_attr(native_class=True)
 class LeaseFile:
     """A lease file as read. `fault` is empty, or says why it cannot be used."""
@@ -59,16 +64,22 @@ class LeaseFile:
         self.fault: str = ""
         self.serial: i64 = 0
         self.sequence_limit: i64 = 0
+        self.bad_cells: i64 = 0
         if len(data) != LEASE_FILE_BYTES:
             self.fault = f"has {len(data)} bytes, must have {LEASE_FILE_BYTES}"
             return
-        self._cell(data[:CELL_BYTES], 0, slot, cluster_id)
-        self._cell(data[CELL_SPACING_BYTES : CELL_SPACING_BYTES + CELL_BYTES], 1, slot, cluster_id)
+        self._cell(data[:CELL_SPACING_BYTES], 0, slot, cluster_id)
+        self._cell(data[CELL_SPACING_BYTES:], 1, slot, cluster_id)
         if self.fault == "" and self.serial == 0:
             self.fault = "has no valid cell"
+        if self.bad_cells > 0:
+            self.sequence_limit = smaller(self.sequence_limit + BLOCK, SEQUENCE_MAX)
 
-    def _cell(self, cell: bytes, parity: i64, slot: i64, cluster_id: bytes) -> None:
+    def _cell(self, block: bytes, parity: i64, slot: i64, cluster_id: bytes) -> None:
+        cell = block[:CELL_BYTES]
         if cell[:8] != LEASE_MAGIC or zlib.crc32(cell[:60]) != u32_at(cell, 60):
+            if block.count(b"\0") != len(block):
+                self.bad_cells += 1
             return
         if u32_at(cell, 8) != LEASE_VERSION:
             self.fault = f"has format version {u32_at(cell, 8)}; this program reads version {LEASE_VERSION}"
@@ -105,8 +116,7 @@ class Lease:
         """The cell to write next, at cell_offset(serial)."""
         assert self.asked_limit == 0
         self.serial += 1
-        limit = self.next_sequence + BLOCK
-        self.asked_limit = limit if limit < SEQUENCE_MAX else SEQUENCE_MAX
+        self.asked_limit = smaller(self.next_sequence + BLOCK, SEQUENCE_MAX)
         return encode_cell(self.slot, self.cluster_id, self.serial, self.asked_limit)
 
     def written(self) -> None:
