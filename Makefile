@@ -8,6 +8,12 @@ ARGS ?=
 PYTEST_ARGS ?=
 VENVS := $(or $(BEANFIELD_VENVS),.)
 
+ifneq ($(MAKECMDGOALS),clean)
+ifneq ($(shell $(PYTHON) -c 'import sys; print(sys.version_info >= (3, 11))' 2>&1),True)
+$(error Beanfield needs Python 3.11 or newer, and "$(PYTHON)" is not: try make PYTHON=python3.12)
+endif
+endif
+
 .PHONY: run test check test-interpreted test-compiled test-pythons sim bench wheel system-packages clean
 
 run:

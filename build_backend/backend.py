@@ -19,7 +19,7 @@ import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 
-from compiler import find_compiler, is_compiled, is_pure_asked
+from compiler import find_compiler, is_compiled, is_pure_asked, missing_for_compiling
 from setuptools import build_meta
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -54,6 +54,8 @@ def build_wheel(wheel_directory: str, config_settings: object = None, metadata_d
     compiled = is_compiled(os.environ)
     if not compiled and not is_pure_asked(os.environ):
         print(NO_COMPILER, file=sys.stderr)
+    if compiled and (sentence := missing_for_compiling()):
+        sys.exit(f"beanfield: {sentence}")
     with _copy_of_sources(COPIED), _environment(compiled):
         return build_meta.build_wheel(target)
 

@@ -7,6 +7,7 @@ import shlex
 import shutil
 import sysconfig
 from collections.abc import Mapping
+from pathlib import Path
 
 
 def is_pure_asked(environ: Mapping[str, str]) -> bool:
@@ -26,3 +27,11 @@ def find_compiler(environ: Mapping[str, str]) -> str | None:
 
 def is_compiled(environ: Mapping[str, str]) -> bool:
     return not is_pure_asked(environ) and find_compiler(environ) is not None
+
+
+def missing_for_compiling() -> str | None:
+    """What a compiled build needs beside the compiler and does not find here, as a sentence."""
+    header = Path(sysconfig.get_path("include"), "Python.h")
+    if header.exists():
+        return None
+    return f"{header} is missing: install Python's headers (Debian: python3-dev), or build with BEANFIELD_PURE=1"

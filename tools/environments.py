@@ -5,19 +5,22 @@ nothing is done again while that hash stays the same. BEANFIELD_VENVS names anot
 several people can work in one checkout.
 """
 
+import importlib.util
 import os
 import shutil
 import sys
 import venv
 from pathlib import Path
 
-from project import CACHE, PYTHON_MIN, ROOT, build_requirements, hash_of_sources, lock, pins, run, say
+from project import CACHE, ROOT, build_requirements, hash_of_sources, lock, pins, run, say
 
 sys.path.insert(0, str(ROOT / "build_backend"))
 
 PATHS = {"run": ".venv", "interpreted": ".venv-interpreted", "compiled": ".venv-compiled", "check": ".venv-check"}
 GROUPS = {"run": (), "interpreted": ("test",), "compiled": ("test",), "check": ("check", "test", "compile")}
 WHEELS_KEPT = 8
+# Debian's Python comes without it, unless python3-venv is installed. Then the pip that runs outside does the work.
+HAS_ENSUREPIP = importlib.util.find_spec("ensurepip") is not None
 
 
 def path_of(name: str) -> Path:
@@ -25,7 +28,6 @@ def path_of(name: str) -> Path:
 
 
 def can_compile() -> bool:
-    # Only the two functions that need no setuptools; the backend itself is imported by pip.
     from compiler import is_compiled
 
     return is_compiled(os.environ)
@@ -48,7 +50,7 @@ def _ensure_requirements(folder: Path, requirements: list[str]) -> None:
     if stamp.exists() and stamp.read_text() == wanted:
         return
     say(f"making {folder.name}")
-    venv.create(folder, with_pip=True, clear=True)
+    venv.create(folder, with_pip=HAS_ENSUREPIP, clear=True)
     _pip(folder, "install", *requirements)
     stamp.write_text(wanted)
 
@@ -90,12 +92,12 @@ def _drop_old_wheels(shelves: Path) -> None:
 
 
 def _pip(folder: Path, *words: object, env: dict[str, str] | None = None) -> None:
-    run([folder / "bin" / "python", "-m", "pip", "--disable-pip-version-check", "-qq", *words], env=env)
+    inside = folder / "bin" / "python"
+    pip = [inside, "-m", "pip"] if HAS_ENSUREPIP else [sys.executable, "-m", "pip", "--python", inside]
+    run([*pip, "--disable-pip-version-check", "-qq", *words], env=env)
 
 
 def main() -> None:
-    if sys.version_info < PYTHON_MIN:
-        sys.exit(f"Beanfield needs Python 3.11 or newer, this is {sys.version.split()[0]}; try make PYTHON=python3.12")
     for name in sys.argv[1:]:
         ensure(name)
         if name in ("run", "compiled") and not can_compile():

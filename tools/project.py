@@ -14,7 +14,6 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 CACHE = ROOT / ".cache"
-PYTHON_MIN = (3, 11)
 
 
 def say(text: str) -> None:
