@@ -76,6 +76,7 @@ class Conversation:
         self._numbers: dict[bytes, int] = {}
         self._observer = Client(address)
         self.clients = [Client(address) for _ in range(clients)]
+        self._await_connections(clients + 1)
 
     def id_of(self, number: int) -> bytes:
         return self._ids[number]
@@ -128,12 +129,15 @@ class Conversation:
         """Close one connection, wait until the server has noticed, and open it again."""
         before = self.observe("current-connections")
         self.clients[who].close()
-        limit = time.monotonic() + REPLY_SECONDS
-        while self.observe("current-connections") != before - 1:
-            assert time.monotonic() < limit, "the server does not notice a closed connection"
+        self._await_connections(before - 1)
         self.clients[who] = Client(self._address)
         self.clients[who].send(b"list-tube-used\r\n")
         assert self.clients[who].reply()[0] == b"USING default"
+
+    def _await_connections(self, wanted: int) -> None:
+        limit = time.monotonic() + REPLY_SECONDS
+        while self.observe("current-connections") != wanted:
+            assert time.monotonic() < limit, f"the server does not come to count {wanted} connections"
 
     def observe(self, key: str) -> int:
         self._observer.send(b"stats\r\n")
