@@ -180,6 +180,18 @@ def test_received_bytes_are_let_go_once_read() -> None:
         assert parser.held <= LINE_BYTES_MAX
 
 
+def test_pieces_of_a_body_refused_or_of_a_client_gone_are_let_go() -> None:
+    for let_go in [ClientParser.refuse_body, ClientParser.release]:
+        chunk = bytes(5000)
+        before = sys.getrefcount(chunk)
+        parser = parser_after(b"put 0 0 0 90000\r\n")
+        parser.receive(chunk)
+        assert parser.next() == ops.NEED_MORE
+        assert sys.getrefcount(chunk) == before + 1
+        let_go(parser)
+        assert sys.getrefcount(chunk) == before
+
+
 def test_endless_line_is_not_kept() -> None:
     parser = ClientParser(100)
     for _ in range(100):
