@@ -31,8 +31,6 @@ def extensions() -> list[Extension]:
         strip_asserts=False,
         group_name="beanfield",
     )
-    if not (ROOT / REACTOR).exists():
-        return unit
     reactor = Extension("beanfield.io._reactor", [REACTOR], extra_compile_args=["-O2"])
     return unit + cythonize([reactor], language_level=3)
 

@@ -4,6 +4,7 @@ BEANFIELD_BUILD (set by the make targets) names the build that is meant to be te
 one does not start.
 """
 
+import importlib.util
 import os
 from pathlib import Path
 
@@ -30,6 +31,8 @@ def pytest_sessionstart(session: pytest.Session) -> None:
         pytest.exit(f"the tests would see the source tree, not an installed build: {constants.__file__}", returncode=4)
     if wanted != build.BUILD:
         pytest.exit(f"meant to test the {wanted} build, but {constants.__file__} is {build.BUILD}", returncode=4)
+    if (wanted == "compiled") != (importlib.util.find_spec("beanfield.io._reactor") is not None):
+        pytest.exit(f"the native reactor does not belong to the {wanted} build, or is missing from it", returncode=4)
 
 
 def pytest_report_header() -> str:

@@ -37,7 +37,10 @@ def ensure(name: str) -> Path:
     """The environment, made or brought up to date. Returns its folder."""
     folder = path_of(name)
     with lock(f"venv-{name}"):
-        _ensure_requirements(folder, pins(*GROUPS[name]))
+        requirements = pins(*GROUPS[name])
+        if name == "check":  # its tests build packages
+            requirements += build_requirements("interpreted")
+        _ensure_requirements(folder, requirements)
         if name != "check":
             kind = "interpreted" if name == "interpreted" or not can_compile() else "compiled"
             _ensure_wheel(folder, kind)

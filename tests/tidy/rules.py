@@ -19,6 +19,9 @@ PURE_IMPORTS = {"__future__", "typing", "struct", "zlib", "hashlib", "collection
 # Built-ins that differ from run to run, or reach outside.
 IMPURE_CALLS = {"hash", "id", "open", "print", "input", "exec", "eval", "__import__", "breakpoint"}
 
+# Calls that mypyc turns into a loop, or that make a list of a generator expression anyway.
+GENERATOR_EXPRESSION_USERS = {"all", "any", "sum", "min", "max", "sorted", "list", "tuple", "set"}
+
 # Which room may import which, beside itself; "wal.journal" is that module alone. What is not here may not be: engine and
 # proto do not know each other, and frontend and owner meet only in ipc.
 BASE = {"constants", "errors"}
@@ -114,14 +117,20 @@ def pure_room_edges(source: Source) -> Iterator[str]:
 
 def compiled_constructs(source: Source) -> Iterator[str]:
     """A compiled module has no construct that mypyc makes slow or treats differently from the interpreter."""
+    consumed: set[ast.AST] = set()
     for node in ast.walk(source.tree):
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
+            if node.func.id in GENERATOR_EXPRESSION_USERS:
+                consumed.update(node.args)
         if isinstance(node, ast.FunctionDef):
             if node.args.kwarg is not None:
                 yield source.complaint(node, f"{node.name} takes **{node.args.kwarg.arg}")
             for inner in ast.walk(node):
                 if inner is not node and isinstance(inner, ast.FunctionDef | ast.Lambda | ast.ClassDef):
                     yield source.complaint(inner, f"something is defined inside {node.name}")
-        elif isinstance(node, ast.Yield | ast.YieldFrom | ast.AsyncFunctionDef | ast.GeneratorExp):
+        elif isinstance(node, ast.GeneratorExp) and node not in consumed:
+            yield source.complaint(node, "a generator expression")
+        elif isinstance(node, ast.Yield | ast.YieldFrom | ast.AsyncFunctionDef):
             yield source.complaint(node, "a generator or coroutine")
         elif isinstance(node, ast.Global):
             yield source.complaint(node, "a global statement")

@@ -1,8 +1,12 @@
 """How a build is chosen and what goes into it: build_backend and the pins of pyproject.toml."""
 
+import os
 import re
+import subprocess
 import sys
+import tarfile
 import tomllib
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -13,6 +17,15 @@ sys.path.insert(0, str(ROOT / "build_backend"))
 
 from compiled_modules import compiled_modules
 from compiler import find_compiler, is_compiled
+
+
+def build(what: str, target: Path) -> Path:
+    """Calls one function of the backend as pip does: in a process of its own, in the project's folder."""
+    code = f"import backend; print(backend.build_{what}({str(target)!r}))"
+    environment = dict(os.environ, BEANFIELD_PURE="1", PYTHONPATH=str(ROOT / "build_backend"))
+    command = [sys.executable, "-c", code]
+    told = subprocess.run(command, cwd=ROOT, env=environment, check=True, capture_output=True, text=True).stdout
+    return target / told.splitlines()[-1]
 
 
 @pytest.fixture
@@ -61,3 +74,26 @@ def test_the_compiled_unit_is_sorted_and_leaves_out_loops_and_markers() -> None:
     assert "src/beanfield/ipc/frames.py" in unit
     assert not [path for path in unit if path.endswith(("/main.py", "__init__.py"))]
     assert not [path for path in unit if path.split("/")[2] in ("io", "cli", "supervisor", "build.py")]
+
+
+def test_the_interpreted_wheel_holds_the_package_its_licence_and_nothing_else(tmp_path: Path) -> None:
+    wheel = build("wheel", tmp_path)
+    assert wheel.name.endswith("-py3-none-any.whl")
+    names = zipfile.ZipFile(wheel).namelist()
+    assert {"beanfield/py.typed", "beanfield/io/_reactor.pyx", "beanfield/proto/parser.py"} <= set(names)
+    assert any(name.endswith("licenses/LICENSE") for name in names)
+    assert {name.split("/")[0].split("-")[0] for name in names} == {"beanfield"}
+
+
+def test_the_source_archive_holds_what_a_compiled_build_needs(tmp_path: Path) -> None:
+    with tarfile.open(build("sdist", tmp_path)) as archive:
+        names = {name.split("/", 1)[1] for name in archive.getnames() if "/" in name}
+    needed = ["build_backend/backend.py", "setup.py", "pyproject.toml", "src/beanfield/io/_reactor.pyx", "LICENSE"]
+    assert set(needed) | set(compiled_modules(ROOT)) <= names
+
+
+def test_building_leaves_nothing_in_the_source_tree(tmp_path: Path) -> None:
+    before = sorted((ROOT / "src").glob("*"))
+    build("wheel", tmp_path)
+    assert sorted((ROOT / "src").glob("*")) == before
+    assert not (ROOT / "build").exists()
