@@ -311,6 +311,26 @@ class WaitingRoom(Store):
         else:
             self._leave_ready(job, tube)
 
+    def smaller_held_elsewhere(self, session: Session) -> bool:
+        """True if a job is held through another link that comes before all that could be granted to this session.
+
+        The DROP of that hold may be under way although the client it was held for has had its answer: an answer with
+        less would break the order of commands that do not overlap.
+        """
+        watched = session.watched
+        assert watched is not None
+        if watched.held_count == 0:
+            return False
+        best = watched.best()
+        for tube in watched.tubes:
+            if tube.pause_until_ns == 0:
+                for job in tube.held.items:
+                    if self.holder_of(job).gate is not session.gate and (
+                        best is None or not no_worse(best, i64(job.priority_code), job.created_ns, job.id)
+                    ):
+                        return True
+        return False
+
     def note_loss(self, tube: Tube) -> None:
         """A ready job of the tube is out of reach, but not through a reserve: see FLAG_AGAIN."""
         for each in tube.sets:

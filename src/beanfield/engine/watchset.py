@@ -34,14 +34,6 @@ class Candidate:
     def is_of(self, job: Job) -> bool:
         return self.id == job.id and self.priority_code == i64(job.priority_code)
 
-    def before(self, job: Job) -> bool:
-        priority_code = i64(job.priority_code)
-        if self.priority_code != priority_code:
-            return self.priority_code < priority_code
-        if self.created_ns != job.created_ns:
-            return self.created_ns < job.created_ns
-        return self.id < job.id
-
     def renew(self, job: Job) -> None:
         self.priority_code = i64(job.priority_code)
         self.created_ns = job.created_ns
@@ -211,22 +203,6 @@ class WatchSet:
             candidates[at] = child
             at = child_at
         candidates[at] = candidate
-
-    def smaller_held_elsewhere(self) -> bool:
-        """True if a job is held through another link that comes before all that could be granted now.
-
-        The DROP of that hold may be under way although the client it was held for has had its answer: an answer with
-        less would break the order of commands that do not overlap.
-        """
-        if self.held_count == 0:
-            return False
-        best = self.best()
-        for tube in self.tubes:
-            if tube.pause_until_ns == 0:
-                for job in tube.held.items:
-                    if best is None or Candidate(tube, job).before(best):
-                        return True
-        return False
 
     # ---------------------------------------------------------------- waiters
 

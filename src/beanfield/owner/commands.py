@@ -433,7 +433,7 @@ class Commands:
         assert watched is not None
         if watched.held_count == 0 or seat.synced or not self.syncs.needed(link, self.links):
             return False
-        if not watched.smaller_held_elsewhere():
+        if not self.engine.smaller_held_elsewhere(seat):
             return False
         seat.blocked = True
         self.syncs.begin(link, seat, Deferred(opcode, flags, request, a, 0, 0, b""), self.links, now_ns)
