@@ -48,6 +48,6 @@ system-packages:
 
 clean:
 	rm -rf build dist .venv .venv-interpreted .venv-compiled .venv-check .cache .hypothesis .pytest_cache .mypy_cache .ruff_cache
-	rm -rf src/*.egg-info tests/clients/node_modules
+	rm -rf src/*.egg-info tests/clients/node/node_modules
 	find src tests sim tools build_backend benchmarks -name __pycache__ -type d -prune -exec rm -rf {} +
 	find src -name '*.so' -delete

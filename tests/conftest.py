@@ -6,6 +6,7 @@ one does not start.
 
 import importlib.util
 import os
+import shutil
 from pathlib import Path
 
 import pytest
@@ -33,6 +34,17 @@ def pytest_sessionstart(session: pytest.Session) -> None:
         pytest.exit(f"meant to test the {wanted} build, but {constants.__file__} is {build.BUILD}", returncode=4)
     if (wanted == "compiled") != (importlib.util.find_spec("beanfield.io._reactor") is not None):
         pytest.exit(f"the native reactor does not belong to the {wanted} build, or is missing from it", returncode=4)
+
+
+    if os.environ.get("CI") and (missing := what_is_missing()):
+        pytest.exit(f"CI leaves out no comparison, and these are missing: {', '.join(missing)}", returncode=4)
+
+
+def what_is_missing() -> list[str]:
+    """What some tests compare with or drive, and what they are left out without on a machine that cannot have it."""
+    missing = [command for command in ("beanstalkd", "node") if not shutil.which(command)]
+    manifests = [path for path in (ROOT / "tests").rglob("package.json") if "node_modules" not in path.parts]
+    return missing + [f"{m.parent}/node_modules" for m in manifests if not m.with_name("node_modules").is_dir()]
 
 
 def pytest_report_header() -> str:

@@ -39,12 +39,13 @@ def _install(packages: list[str]) -> None:
 
 
 def _install_node_modules(manifest: Path) -> None:
-    digest = hashlib.sha256(manifest.read_bytes()).hexdigest()
+    lock_file = manifest.with_name("package-lock.json")
+    digest = hashlib.sha256(manifest.read_bytes() + lock_file.read_bytes()).hexdigest()
     stamp = CACHE / f"node-{hashlib.sha256(str(manifest).encode()).hexdigest()[:12]}"
     if (manifest.parent / "node_modules").is_dir() and stamp.exists() and stamp.read_text() == digest:
         return
     say(f"installing the Node packages of {manifest.parent.relative_to(ROOT)}")
-    run(["npm", "install", "--no-audit", "--no-fund", "--no-package-lock", "--loglevel=error"], cwd=manifest.parent)
+    run(["npm", "ci", "--no-audit", "--no-fund", "--ignore-scripts", "--loglevel=error"], cwd=manifest.parent)
     stamp.write_text(digest)
 
 
