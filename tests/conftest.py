@@ -34,8 +34,6 @@ def pytest_sessionstart(session: pytest.Session) -> None:
         pytest.exit(f"meant to test the {wanted} build, but {constants.__file__} is {build.BUILD}", returncode=4)
     if (wanted == "compiled") != (importlib.util.find_spec("beanfield.io._reactor") is not None):
         pytest.exit(f"the native reactor does not belong to the {wanted} build, or is missing from it", returncode=4)
-
-
     if os.environ.get("CI") and (missing := what_is_missing()):
         pytest.exit(f"CI leaves out no comparison, and these are missing: {', '.join(missing)}", returncode=4)
 
