@@ -45,6 +45,7 @@ STREAM_COMMANDS_MAX: Final = 64  # commands of one session on their way to one o
 RUN_RESERVES_MAX: Final = 64  # pipelined reserves in one frame
 RUN_BODY_BYTES_MAX: Final = 65_536  # a run of grants ends when its bodies reach this, after at least one
 CLIENT_UNSENT_BYTES_MAX: Final = 262_144  # with more unsent, nothing more is asked for a session
+CLIENT_INPUT_BYTES_MAX: Final = 16_384  # a client with more input that cannot be looked at yet is not read from
 CHUNK_BYTES: Final = 65_536  # larger bodies and replies cross a link in pieces of this size
 CLIENT_RECEIVE_BYTES: Final = 65_536  # one receive from a client
 BODY_MEMORY_DEFAULT: Final = 268_435_456  # --body-memory: half-received and not yet handed-on bodies of one frontend
@@ -66,6 +67,8 @@ EVENTS_PER_TURN_MAX: Final = 512
 HOLD_NS: Final = 100 * NS_PER_MS  # an owner takes a hold back after this
 WITHHOLD_NS: Final = 100 * NS_PER_MS  # and withholds a last word no longer
 ASK_NS: Final = 100 * NS_PER_MS  # an owner that has not answered ASK in this time is left out of the choice
+LAST_WORD_NS: Final = 150 * NS_PER_MS  # last words that stay away longer: the frontend asks anew
+SYNC_POLLS: Final = 2  # full polls of the clients before SYNCED: bytes that stand before an end take one of their own
 SYNC_NS: Final = 100 * NS_PER_MS  # a link that has not answered SYNC in this time is answered without
 
 # ---------------------------------------------------------------- write-ahead log (docs/wal.md)
@@ -112,6 +115,7 @@ EXIT_DISK: Final = 74
 assert TOPOLOGY_BYTES_MAX > PARTITIONS_MAX * len("255,") + 1_024
 assert LINE_BYTES_MAX == len("pause-tube  4294967295\r\n") + TUBE_NAME_BYTES_MAX
 assert FRAME_BYTES_MAX >= 2 * CHUNK_BYTES + RUN_BODY_BYTES_MAX
+assert LAST_WORD_NS > WITHHOLD_NS
 assert LINK_UNSENT_BYTES_LOW < LINK_UNSENT_BYTES_HIGH
 assert STREAM_COMMANDS_MAX >= RUN_RESERVES_MAX
 assert SEGMENT_BYTES_MIN % SEGMENT_BLOCK_BYTES == 0

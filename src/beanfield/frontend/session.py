@@ -89,8 +89,10 @@ class Session(Timed):
         # ---- the command under way
         self.wait: i64 = FREE
         self.op: i64 = 0  # taken from the parser and not finished; its fields are still in the parser
-        self.arrived_ns: i64 = 0  # of the bytes that brought it, but never before the end of a reserve ahead of it
+        self.received_ns: i64 = 0  # of the last bytes, or the end of a reserve if that was later
+        self.arrived_ns: i64 = 0  # of the command under way: received_ns when it was taken
         self.parked_seat: Seat | None = None
+        self.repeated: bool = False  # parked, and had been sent before
         self.use_stage: i64 = USE_NEW
         # ---- requests whose answers are awaited: `flight` of them, to flight_seat, numbered from flight_first
         self.flight: i64 = 0
@@ -120,6 +122,7 @@ class Session(Timed):
         # ---- a large reply or a put in pieces
         self.large_seat: Seat | None = None
         self.large_request: i64 = 0
+        self.large_asked: bool = False  # MORE is out
         self.large_bytes: i64 = 0  # still to come
         self.piece_at: i64 = 0  # bytes of the put's body that are written
         self.gathered: list[tuple[int, bytes]] | None = None  # list-tubes: (created_ns, name) of the slots before
@@ -136,6 +139,7 @@ class Session(Timed):
         self.unsent_bytes: i64 = 0  # as last reported
         self.turn: i64 = 0  # turn_bytes are of this turn
         self.turn_bytes: i64 = 0  # replies handed out in it
+        self.held_back: bool = False  # in the waiting room of a link
         self.revisit: bool = False  # the next turn looks at it
         self.runnable: bool = False  # in the list of those to be looked at now
         self.body_bytes: i64 = 0  # its share in the budget of --body-memory

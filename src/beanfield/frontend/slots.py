@@ -41,7 +41,8 @@ class SlotLink:
         self.generation: i64 = 0  # of the owner, from its WELCOME; never goes back
         self.frames: FrameBuffer = FrameBuffer()
         self.writer: BytesWriter = BytesWriter()  # frames of this turn
-        self.unsent_bytes: i64 = 0  # as last reported; what this turn wrote comes on top
+        self.unsent_bytes: i64 = 0  # as last reported
+        self.flushed_bytes: i64 = 0  # handed out at the end of the last turn, and nothing reported since
         self.next_number: i64 = 1  # the next session number on this link
         self.table: dict[int, Seat] = {}  # session number -> seat; only sessions attached on this link
         self.members: dict[int, Seat] = {}  # session serial -> seat, attached or not
@@ -65,12 +66,20 @@ class SlotLink:
 
     def is_full(self) -> bool:
         """Whether commands must wait. Notes it, so that the turn looks after those who do."""
-        if not self.held and self.unsent_bytes + len(self.writer) > LINK_UNSENT_BYTES_HIGH:
+        if not self.held and self.bytes_here() > LINK_UNSENT_BYTES_HIGH:
             self.held = True
         return self.held
 
     def may_go_on(self) -> bool:
-        return self.held and self.unsent_bytes <= LINK_UNSENT_BYTES_LOW
+        return self.held and self.bytes_here() <= LINK_UNSENT_BYTES_LOW
+
+    def bytes_here(self) -> i64:
+        """All that the kernel has not taken, as far as is known."""
+        return self.unsent_bytes + self.flushed_bytes + len(self.writer)
+
+    def waits_for_report(self) -> bool:
+        """Whether what the last flush left unsent decides if somebody may go on."""
+        return self.flushed_bytes != 0 and (self.held or len(self.to_restore) != 0)
 
     def reset(self) -> None:
         """The link is gone; what was not sent is dropped with it."""
@@ -79,6 +88,7 @@ class SlotLink:
         self.frames = FrameBuffer()
         self.writer = BytesWriter()
         self.unsent_bytes = 0
+        self.flushed_bytes = 0
         self.next_number = 1
         self.table.clear()
         self.held = False

@@ -143,25 +143,28 @@ class FrontendState:
         link = seat.link
         assert link.state == slots.LINK_UP
         if link.is_full():
-            link.waiting_room.append(session)
+            if not session.held_back:
+                session.held_back = True
+                link.waiting_room.append(session)
             return False
         if seat.number == 0:
             self.attach(seat)
         return True
 
-    def attach(self, seat: Seat) -> None:
-        """Just before the first frame of the session on this link."""
+    def attach(self, seat: Seat) -> bool:
+        """Just before the first frame of the session on this link. True: with the two references to `default`."""
         link = seat.link
         assert seat.number == 0 and link.is_connected()
         session = seat.session
-        flags = NO_FLAGS
-        if link is self.default_link and seat.uses and session.use_name == DEFAULT_TUBE and DEFAULT_TUBE in session.watched:
-            flags = FLAG_DEFAULT
+        with_default = (
+            link is self.default_link and session.use_name == DEFAULT_TUBE and DEFAULT_TUBE in session.watched
+        )
         seat.number = link.next_number
         seat.next_request = 1
         link.next_number += 1
         link.table[seat.number] = seat
-        write_plain(link.writer, ATTACH, flags, seat.number, 0)
+        write_plain(link.writer, ATTACH, FLAG_DEFAULT if with_default else NO_FLAGS, seat.number, 0)
+        return with_default
 
     def requested(self, session: Session, seat: Seat, job_id: i64) -> i64:
         """The number of the next request; its answer is awaited as part of the flight."""
@@ -181,7 +184,7 @@ class FrontendState:
         """What the links have not handed to the kernel."""
         total: i64 = 0
         for link in self.links:
-            total += link.unsent_bytes + len(link.writer)
+            total += link.bytes_here()
         return total
 
     # ---------------------------------------------------------------- the end of a session
