@@ -32,6 +32,7 @@ START_SECONDS = 20.0  # a machine with many test sessions on few cores is slow t
 STOP_SECONDS = 10.0
 WAIT_SECONDS = 10.0
 PACKAGE_PARENT = str(Path(beanfield.__file__).resolve().parent.parent)
+SERVE = [sys.executable, "-m", "beanfield", "serve"]
 TITLE = re.compile(rb"beanfield: (supervisor|owner|frontend)(?: (\d+))?")
 
 
@@ -109,15 +110,21 @@ class Client:
 
 
 class Server:
-    """One `beanfield serve`. `extra` is appended to its command line."""
+    """One `beanfield serve`. `extra` is appended to its command line, `environment` added to its environment."""
 
     def __init__(
-        self, slots: int = 1, frontends: int = 1, extra: list[str] | None = None, unix: bool = False
+        self,
+        slots: int = 1,
+        frontends: int = 1,
+        extra: list[str] | None = None,
+        unix: bool = False,
+        environment: dict[str, str] | None = None,
     ) -> None:
         self._directory = Path(tempfile.mkdtemp(prefix="beanfield-test-"))
         self._log = self._directory / "log"
         self._unix = unix
         self._options = ["--slots", str(slots), "--frontends", str(frontends), *(extra or [])]
+        self._environment = program_environment() | (environment or {})
         self.address: tuple[str, int] | str = ""
         self._start()
 
@@ -204,18 +211,13 @@ class Server:
             shutil.rmtree(self._directory, ignore_errors=True)
 
     def _start(self) -> None:
-        environment = dict(os.environ, PYTHONPATH=PACKAGE_PARENT)
         # Until the server has it, a free port may be taken by someone else: then another one is tried.
         for attempt in range(5):
             self.address = str(self._directory / "socket") if self._unix else ("127.0.0.1", free_port())
-            if isinstance(self.address, str):
-                where = ["-l", f"unix:{self.address}"]
-            else:
-                where = ["-l", "127.0.0.1", "-p", str(self.address[1])]
-            command = [sys.executable, "-m", "beanfield", "serve", *where, *self._options]
+            command = [*SERVE, *where_options(self.address), *self._options]
             with self._log.open("wb") as log:
                 self._process = subprocess.Popen(
-                    command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=environment
+                    command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=self._environment
                 )
             if self._serves():
                 return
@@ -256,6 +258,18 @@ def wait_for(condition: Callable[[], T | None], what: str, seconds: float = WAIT
             return value
         assert time.monotonic() < limit, f"waited {seconds} s for {what}"
         time.sleep(0.005)
+
+
+def program_environment() -> dict[str, str]:
+    """For a server of the build that the tests import."""
+    return dict(os.environ, PYTHONPATH=PACKAGE_PARENT)
+
+
+def where_options(address: tuple[str, int] | str) -> list[str]:
+    """The options that make a server listen there."""
+    if isinstance(address, str):
+        return ["-l", f"unix:{address}"]
+    return ["-l", address[0], "-p", str(address[1])]
 
 
 def free_port() -> int:

@@ -73,6 +73,10 @@ def drop_privileges(options: ServeOptions) -> None:
         os.setuid(entry.pw_uid)
     except OSError as error:
         raise Ending(EXIT_SETUID, err=f'{options.program}: becoming user "{user}": {error.strerror}\n') from None
+    # Children are exec'ed, and what is not loaded yet is loaded by this user.
+    for path, mode in ((sys.executable, os.X_OK), (os.__file__, os.R_OK), (__file__, os.R_OK)):
+        if not os.access(path, mode):
+            raise Ending(EXIT_SETUID, err=f'{options.program}: user "{user}" may not use {path}, which the server needs\n')
 
 
 def _warn(options: ServeOptions, text: str) -> None:

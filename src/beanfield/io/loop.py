@@ -18,7 +18,6 @@ from typing import Protocol
 from beanfield.constants import NEVER_NS, NS_PER_MS
 from beanfield.control import Message
 from beanfield.io.control_socket import ControlSocket
-from beanfield.io.log import log
 from beanfield.io.page import PageWriter
 from beanfield.io.poller import LINK, RAW, Reactor
 from beanfield.ipc.actions import ACT_CLOSE, ACT_PAUSE, ACT_RESUME
@@ -33,7 +32,6 @@ class Core(Protocol):
     def next_deadline_ns(self) -> int: ...
     def take_outbox(self) -> list[object]: ...
     def take_actions(self) -> list[int]: ...
-    def take_log(self) -> list[str]: ...
 
 
 class RoleLoop:
@@ -102,8 +100,6 @@ class RoleLoop:
         actions = core.take_actions()
         if actions:
             self._act(actions)
-        for text in core.take_log():
-            log(self.title, text)
         if self.control.has_unsent:
             self.control.flush()
 

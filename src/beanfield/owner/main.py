@@ -12,6 +12,7 @@ from beanfield.child import Start
 from beanfield.constants import NS_PER_MS
 from beanfield.control import Message
 from beanfield.io.control_socket import ControlSocket
+from beanfield.io.log import log
 from beanfield.io.loop import RoleLoop
 from beanfield.io.page import PageWriter
 from beanfield.owner.core import OwnerConfig, OwnerCore
@@ -49,8 +50,10 @@ class OwnerLoop(RoleLoop):
             self.core.memory_elsewhere_bytes = self._start.pages.memory_elsewhere(self._start.index)
 
     def on_turn(self, now_ns: int) -> None:
-        """What the others read of this owner at any moment."""
+        """What the others read of this owner at any moment, and what it has to say."""
         self.page.set_word(pages.PAGE_MEMORY_BYTES, self.core.counters.memory_bytes)
+        for text in self.core.take_log():
+            log(self.title, text)
 
 
 def run_owner(start: Start, control: ControlSocket) -> int:
