@@ -402,7 +402,7 @@ def frontend_live_offset(frontend: int) -> int:
 
 
 def live_word(generation: int, bits: int) -> int:
-    """The supervisor's word about one process: LIVE_BIT when its gauges count, ACCEPTING_BIT when it accepts clients."""
+    """The supervisor's word on one process: LIVE_BIT if its gauges count, ACCEPTING_BIT if it accepts clients."""
     assert generation >= 0
     assert 0 <= bits <= LIVE_BIT | ACCEPTING_BIT
     return generation * 4 + bits

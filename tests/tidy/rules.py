@@ -22,8 +22,8 @@ IMPURE_CALLS = {"hash", "id", "open", "print", "input", "exec", "eval", "__impor
 # Calls that mypyc turns into a loop, or that make a list of a generator expression anyway.
 GENERATOR_EXPRESSION_USERS = {"all", "any", "sum", "min", "max", "sorted", "list", "tuple", "set"}
 
-# Which room may import which, beside itself; "wal.journal" is that module alone. What is not here may not be: engine and
-# proto do not know each other, and frontend and owner meet only in ipc.
+# Which room may import which, beside itself; "wal.journal" is that module alone. What is not here may not be: engine
+# and proto do not know each other, and frontend and owner meet only in ipc.
 BASE = {"constants", "errors"}
 ROOMS: dict[str, set[str]] = {
     "constants": set(),

@@ -1,8 +1,8 @@
-"""Runs one transcript (see script.py) against a server's address. Knows sockets; knows nothing of how a server is started.
+"""Runs one transcript (see script.py) against a server's address. Knows sockets, not how a server is started.
 
-Rules: every wait is bounded (REPLY_SECONDS unless the step says otherwise); replies are compared byte for byte; at the end
-every connection must be in step: nothing unread, and one whose last send was answered gets `list-tube-used`, which must be
-answered by exactly one USING.
+Rules: every wait is bounded (REPLY_SECONDS unless the step says otherwise); replies are compared byte for byte; at the
+end every connection must be in step: nothing unread, and one whose last send was answered gets `list-tube-used`, which
+must be answered by exactly one USING.
 """
 
 from __future__ import annotations

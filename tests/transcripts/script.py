@@ -28,9 +28,9 @@ Every other line is one step. `C1`, `W`, `P2` … name connections; one is opene
     wait 0.5 | wait 0.5 of t0     let time pass, where only time can bring about what is tested
     signal USR1                   send a signal to the server (needs `# fresh:`)
 
-In text: `\\r`, `\\n`, `\\t`, `\\\\`, `\\xNN` as in Python; `@name` is a tube name of this run only; `{id}` is bound by its
-first appearance in an expectation (digits) and afterwards stands for these digits; `{*}` matches anything up to the end of
-the line; `{65535*x}` is 65,535 times x; `{bytes}` all 256 byte values in order. In data lines the value `*` matches
+In text: `\\r`, `\\n`, `\\t`, `\\\\`, `\\xNN` as in Python; `@name` is a tube name of this run only; `{id}` is bound by
+its first appearance in an expectation (digits) and afterwards stands for these digits; `{*}` matches anything up to the
+end of the line; `{65535*x}` is 65,535 times x; `{bytes}` all 256 byte values in order. In data lines the value `*` matches
 anything, `8..10` a whole number in that range.
 """
 

@@ -1,4 +1,4 @@
-"""`beanfield`: the command with subcommands. `serve` is the server; it must listen before anything heavy is imported."""
+"""`beanfield`: the command with subcommands. `serve` is the server: it listens before anything heavy is imported."""
 
 import os
 import sys

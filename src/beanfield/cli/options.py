@@ -87,7 +87,7 @@ class ServeOptions:
         self.hang_timeout_ns = HANG_TIMEOUT_S_DEFAULT * NS_PER_S
         self.memory_bytes: int | None = None
         self.body_memory_bytes: int | None = None
-        self.address_given: list[str] = []  # -l and -p as given, for the warning that an inherited socket overrides them
+        self.address_given: list[str] = []  # -l and -p as given, to warn that an inherited socket overrides them
         self.warnings: list[str] = []
 
     def body_memory(self) -> int:
@@ -240,7 +240,7 @@ def _checked(options: ServeOptions) -> ServeOptions:
     if options.slots is not None and options.partitions is not None and options.slots > options.partitions:
         raise Ending(
             EXIT_USAGE,
-            err=f"{options.program}: {options.slots} slots need at least as many partitions, not {options.partitions}\n",
+            err=f"{options.program}: {options.slots} slots need as many partitions or more, not {options.partitions}\n",
         )
     return options
 
@@ -249,7 +249,7 @@ def refuse_wal(options: ServeOptions) -> None:
     """The one place that keeps -b closed until there is a log to write."""
     raise Ending(
         EXIT_USAGE,
-        err=f"{options.program}: -b {options.wal_directory}: this version keeps jobs in memory only and cannot log them\n",
+        err=f"{options.program}: -b {options.wal_directory}: this version keeps jobs in memory only, it cannot log\n",
     )
 
 

@@ -20,7 +20,8 @@ EXIT_OPTIMIZED = 1
 def run(options: ServeOptions) -> int:
     """Serve until told to stop; the exit code. Raises Ending."""
     if not __debug__:
-        raise Ending(EXIT_OPTIMIZED, err=f"{options.program}: does not run under python -O: its assertions guard the data\n")
+        sentence = "does not run under python -O: its assertions guard the data"
+        raise Ending(EXIT_OPTIMIZED, err=f"{options.program}: {sentence}\n")
     for warning in options.warnings:
         _warn(options, warning)
     listeners = open_listeners(options)

@@ -5,7 +5,7 @@ import time
 
 
 def log(role: str, text: str) -> None:
-    """One line, written at once, so that lines of several processes do not mix. A lost stderr does not stop a server."""
+    """One line, written at once, so that lines of several processes do not mix. A lost stderr stops no server."""
     stamp = time.strftime("%Y-%m-%d %H:%M:%S")
     try:
         sys.stderr.write(f"{stamp} {role}: {text}\n")

@@ -87,7 +87,7 @@ def notify_service_manager(state: str, environ: Mapping[str, str] = os.environ) 
 
 
 def watchdog_interval_ns(environ: Mapping[str, str] = os.environ) -> int:
-    """How often the service manager wants `WATCHDOG=1` at the least; 0 if it does not, or wants it of another process."""
+    """How often the service manager wants `WATCHDOG=1` at the least; 0 if it does not, or not of this process."""
     interval = environ.get("WATCHDOG_USEC", "")
     if environ.get("WATCHDOG_PID", str(os.getpid())) != str(os.getpid()) or not interval.isdecimal():
         return 0

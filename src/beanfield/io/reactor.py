@@ -122,7 +122,7 @@ class Reactor:
     # ------------------------------------------------------------ handles
 
     def add(self, fd: int, kind: int) -> int:
-        """Watch fd for reading. A client's or link's descriptor belongs to the reactor from here on (not if this raises)."""
+        """Watch fd for reading. A client's or link's descriptor is the reactor's from here on (not if this raises)."""
         assert kind in (CLIENT, LINK, RAW)
         if fd in self._by_fd:
             raise FileExistsError(f"descriptor {fd} is watched already")
@@ -314,7 +314,7 @@ class Reactor:
         assert (entry.unsent == 0) == (not entry.pieces)
 
     def _fail(self, entry: _Handle) -> None:
-        """Nothing can be sent any more. The core hears of it in the next poll, after the bytes that can still be read."""
+        """Nothing can be sent any more. The core hears of it in the next poll, after what can still be read."""
         entry.failing = True
         entry.unsent = 0
         entry.offset = 0

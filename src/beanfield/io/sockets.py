@@ -56,7 +56,7 @@ class Listener:
         try:
             accepted, _ = self.socket.accept()
         except OSError as error:
-            # Everything else is about that one connection (reset in the queue, refused by a filter) and is over with it.
+            # All else is about that one connection (reset in the queue, refused by a filter) and is over with it.
             return ACCEPTED_NO_ROOM if error.errno in _NO_ROOM else ACCEPTED_NONE
         if not _OPTIONS_INHERITED:
             try:
@@ -79,7 +79,7 @@ class Listener:
 
 
 def listen(host: str | None, port: str) -> Listener:
-    """Bind and listen. host: None (all IPv4), a name, an IPv4 or IPv6 address, or `unix:PATH` (port is not looked at)."""
+    """Bind and listen. host: None (all IPv4), a name, an IPv4 or IPv6 address, or `unix:PATH` (without a port)."""
     if host is not None and host.startswith(UNIX_PREFIX):
         return _listen_unix(host[len(UNIX_PREFIX) :])
     return _listen_tcp(host, port)

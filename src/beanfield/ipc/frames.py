@@ -31,8 +31,8 @@ PUT: Final = 8  #            priority, delay_ns, ttr_ns          body      REPLY
 PUT_PART: Final = 9  #       body_bytes (whole body)             piece     none; the pieces before a PUT, in order
 RESERVE: Final = 10  #       -                                             RESERVED; FLAG_NOWAIT: RESERVED | CANCELLED
 RESERVE_RUN: Final = 11  #   count                                         RESERVED (count >= 1) | CANCELLED
-ASK: Final = 12  #           -                                             OFFER | EMPTY  (FLAG_NOWAIT: LAST will follow)
-TAKE: Final = 13  #          priority, created_ns, job id                  RESERVED | OFFER | EMPTY (CANCELLED after LAST)
+ASK: Final = 12  #           -                                             OFFER | EMPTY (FLAG_NOWAIT: LAST will follow)
+TAKE: Final = 13  #          priority, created_ns, job id                RESERVED | OFFER | EMPTY (CANCELLED after LAST)
 DROP: Final = 14  #          -                                             none; ends the request
 LAST: Final = 15  #          -                                             RESERVED | OFFER | CANCELLED
 RESERVE_JOB: Final = 16  #   job id                                        RESERVED | REPLY
@@ -49,7 +49,7 @@ PEEK_BURIED: Final = 26  #   -                                             REPLY
 STATS_JOB: Final = 27  #     job id                                        REPLY
 STATS_TUBE: Final = 28  #    -                                   name      REPLY
 PAUSE_TUBE: Final = 29  #    delay_ns                            name      REPLY
-LIST_TUBES: Final = 30  #    -                                             LARGE: text is (created_ns word, length word, name)*
+LIST_TUBES: Final = 30  #    -                                             LARGE: text is (created_ns, length, name)*
 STATS: Final = 31  #         -                                             REPLY without text, once the links are synced
 MORE: Final = 32  #          -                                             CHUNK; request is that of the LARGE reply
 SYNCED: Final = 33  #        sync number                                   none
@@ -58,16 +58,17 @@ SYNCED: Final = 33  #        sync number                                   none
 #                            fields                              body
 WELCOME: Final = 64  #       version, slot, generation           fingerprint(16) + run id(16)
 ERROR: Final = 65  #         code                                message; the sender closes the link after it
-REPLY: Final = 66  #         count                               text of `count` replies, to requests request .. request+count-1
-RESERVED: Final = 67  #      count, (job id, remaining_ns)*count text of `count` replies, likewise; a body over CHUNK_BYTES comes
-#                            alone, as FLAG_LARGE: one more word (reply_bytes, the whole text) before the text's first piece
+REPLY: Final = 66  #         count                               text of `count` replies, to request and those after it
+RESERVED: Final = 67  #      count, (job id, remaining_ns)*count text of `count` replies, likewise; a body over
+#                            CHUNK_BYTES comes alone, as FLAG_LARGE: one more word (reply_bytes, the whole text) before
+#                            the text's first piece
 TOUCHED: Final = 68  #       job id, remaining_ns                text
 EXPIRED: Final = 69  #       job id                              -; request 0: this reservation is over
 OFFER: Final = 70  #         priority, created_ns, job id        -
 EMPTY: Final = 71  #         -                                   -
 CANCELLED: Final = 72  #     -                                   -
 LARGE: Final = 73  #         reply_bytes (the whole text)        the text's first piece, at most CHUNK_BYTES
-CHUNK: Final = 74  #         -                                   the next piece; the last one is the one that fills reply_bytes
+CHUNK: Final = 74  #         -                                   the next piece; the last one fills reply_bytes
 SYNC: Final = 75  #          sync number                         -
 
 FLAG_NOWAIT: Final = 1  # on RESERVE, ASK: the reserve may not wait (timeout 0, or in the margin)

@@ -434,7 +434,7 @@ class SupervisorCore:
         )
 
     def _show_drain(self) -> None:
-        """Draining counts once every frontend that serves has confirmed it; one that starts confirms before it serves."""
+        """Draining counts once every frontend that serves has confirmed; one that starts confirms before it serves."""
         if self._drain_shown == self.draining:
             return
         if all(child.drained for child in self.frontends if child.state >= STARTED):

@@ -223,7 +223,8 @@ class Supervisor:
     def _link(self, slot: int, frontend: int, number: int) -> None:
         owner_end, frontend_end = socket.socketpair()
         self._send(ROLE_OWNER, slot, Message("link", {"peer": frontend, "number": number}, 1), [owner_end.detach()])
-        self._send(ROLE_FRONTEND, frontend, Message("link", {"peer": slot, "number": number}, 1), [frontend_end.detach()])
+        to_frontend = Message("link", {"peer": slot, "number": number}, 1)
+        self._send(ROLE_FRONTEND, frontend, to_frontend, [frontend_end.detach()])
 
     def _send(self, role: int, index: int, message: Message, descriptors: list[int] | None = None) -> None:
         child = self._children.get((role, index))
