@@ -1,0 +1,613 @@
+"""The owner's core by frames: who is let in, what is refused before any change, SYNC, large replies, long kicks."""
+
+import random
+
+import pytest
+from tests.unit.owner_driver import TOPOLOGY, Frame, LinkEnd, Owner, frame
+
+from beanfield.constants import CHUNK_BYTES, LINK_UNSENT_BYTES_HIGH, NS_PER_MS, NS_PER_S, SYNC_NS
+from beanfield.engine.invariants import check_engine
+from beanfield.ipc import frames
+from beanfield.ipc.actions import ACT_PAUSE, ACT_RESUME
+
+SECOND = NS_PER_S
+
+
+def put(link: LinkEnd, session: int, request: int, body: bytes = b"x", delay_s: int = 0, ttr_s: int = 10) -> None:
+    link.words(frames.PUT, session, request, 0, delay_s * SECOND, ttr_s * SECOND, body=body)
+
+
+def texts(received: list[Frame]) -> list[bytes]:
+    """The texts of REPLY frames."""
+    return [each.payload[8:] for each in received if each.opcode == frames.REPLY]
+
+
+def opcodes(received: list[Frame]) -> list[int]:
+    return [each.opcode for each in received]
+
+
+def refused(owner: Owner, end: LinkEnd) -> int:
+    """The code of the ERROR that came; the link is closed."""
+    received = end.take()
+    assert opcodes(received)[-1] == frames.ERROR
+    assert end.handle in owner.closed
+    return received[-1].words(1)[0]
+
+
+# ---------------------------------------------------------------- who is let in
+
+
+@pytest.mark.parametrize(
+    ("wrong", "code"),
+    [
+        ({"version": 2}, frames.ERROR_VERSION),
+        ({"fingerprint": b"f" * 16}, frames.ERROR_FINGERPRINT),
+        ({"run_id": b"q" * 16}, frames.ERROR_RUN_ID),
+        ({"role": frames.ROLE_OWNER}, frames.ERROR_ROLE),
+        ({"index": 256}, frames.ERROR_ROLE),
+        ({"index": -1}, frames.ERROR_ROLE),
+    ],
+)
+def test_a_hello_that_does_not_fit_is_refused(wrong: dict[str, int], code: int) -> None:
+    owner = Owner()
+    end = owner.raw_link()
+    end.hello(**wrong)  # type: ignore[arg-type]
+    assert refused(owner, end) == code
+    assert not owner.core.links
+
+
+def test_an_older_generation_is_refused_and_the_newer_goes_on() -> None:
+    owner = Owner()
+    newer = owner.link(index=3, generation=7)
+    newer.attach(1)
+    older = owner.raw_link()
+    older.hello(index=3, generation=6)
+    assert refused(owner, older) == frames.ERROR_GENERATION
+    put(newer, 1, 1)
+    assert texts(newer.take()) == [b"INSERTED 1\r\n"]
+
+
+@pytest.mark.parametrize("generation", [5, 6])
+def test_a_hello_again_ends_the_older_link_and_what_it_says_later_changes_nothing(generation: int) -> None:
+    owner = Owner()
+    older = owner.link(index=0, generation=5)
+    older.attach(1)
+    put(older, 1, 1)
+    older.plain(frames.RESERVE, 1, 2)
+    assert opcodes(older.take()) == [frames.REPLY, frames.RESERVED]
+    newer = owner.link(index=0, generation=generation)
+    assert older.handle in owner.closed
+    put(older, 1, 3)  # delivered after the newer WELCOME
+    assert owner.core.counters.total_jobs == 1
+    assert owner.core.counters.jobs_reserved == 0
+    newer.attach(1)
+    newer.plain(frames.RESERVE, 1, 1)
+    assert opcodes(newer.take()) == [frames.RESERVED]
+
+
+def test_frames_before_hello_are_refused() -> None:
+    owner = Owner()
+    end = owner.raw_link()
+    end.attach(1)
+    assert refused(owner, end) == frames.ERROR_FRAME
+
+
+def test_sessions_never_opened_are_refused_and_ended_ones_are_dropped() -> None:
+    owner = Owner()
+    end = owner.link()
+    end.attach(1)
+    end.plain(frames.DETACH, 1)
+    end.plain(frames.DETACH, 1)
+    put(end, 1, 1)
+    assert end.take() == []
+    assert owner.core.counters.total_jobs == 0
+    put(end, 2, 1)
+    assert refused(owner, end) == frames.ERROR_FRAME
+    assert owner.core.counters.total_jobs == 0
+
+
+def test_attach_after_detach_of_the_same_id_is_an_error() -> None:
+    owner = Owner()
+    end = owner.link()
+    end.attach(4)
+    end.plain(frames.DETACH, 4)
+    end.attach(4)
+    assert refused(owner, end) == frames.ERROR_FRAME
+
+
+FOREIGN = next(name for name in (b"t%d" % i for i in range(99)) if TOPOLOGY.slot_of_name(name) == 1)
+
+WRONG = [
+    frame(frames.USE, 1, 1, body=FOREIGN),
+    frame(frames.USE, 1, 1, body=b""),
+    frame(frames.WATCH, 1, 1, body=b"x" * 201),
+    frame(frames.PUT, 1, 1, -1, 0, SECOND, body=b"x"),
+    frame(frames.PUT, 1, 1, 0, 0, 0, body=b"x"),
+    frame(frames.PUT, 1, 1, 4_294_967_296, 0, SECOND, body=b"x"),
+    frame(frames.PUT, 1, 1, 0, 0),
+    frame(frames.DELETE, 1, 1),
+    frame(frames.DELETE, 1, 1, 5, 6),
+    frame(frames.RESERVE_RUN, 1, 1, 0),
+    frame(frames.RESERVE_RUN, 1, 1, 65),
+    frame(frames.PUT_PART, 1, 0, 3, body=b"four"),
+    frame(frames.PUT_PART, 1, 0, 1 << 40, body=b"four"),
+    frame(frames.MORE, 1, 1),
+    frame(frames.SYNCED, 0, 0, 1),
+    frame(frames.WELCOME, 0, 0),
+    frame(0, 1, 1),
+    frame(200, 1, 1),
+    b"\x17\0\0\0\0\0\0\0" + bytes(16),
+    b"\xff\xff\xff\x7f\x08\0\0\0" + bytes(16),
+    b"\x18\0\0\0\x08\0\x01\0" + bytes(16),
+    frame(frames.RESERVE, 1, 1) + frame(frames.RESERVE, 1, 2),
+    frame(frames.RESERVE, 1, 1) + frame(frames.WATCH, 1, 2, body=b"default"),
+]
+
+
+@pytest.mark.parametrize("data", WRONG)
+def test_what_a_frontend_cannot_have_sent_closes_the_link_and_changes_nothing(data: bytes) -> None:
+    owner = Owner()
+    end = owner.link()
+    end.attach(1)
+    before = owner.core.counters.encode()
+    end.send(data)
+    assert refused(owner, end) == frames.ERROR_FRAME
+    assert owner.core.counters.encode() == before
+    check_engine(owner.core.engine)
+
+
+def test_random_bytes_never_break_an_owner() -> None:
+    rng = random.Random(7)
+    owner = Owner()
+    for _ in range(300):
+        end = owner.link(index=rng.randrange(3), generation=1)
+        end.attach(1)
+        data = bytearray(b"".join(rng.choice(WRONG[:13]) for _ in range(3)))
+        for _ in range(rng.randrange(1, 12)):
+            data[rng.randrange(len(data))] = rng.randrange(256)
+        whole = bytes(data)
+        cut = rng.randrange(len(whole))
+        end.send(whole[:cut] or b"\0")
+        if end.handle in owner.core.links:
+            end.send(whole[cut:])
+        end.take()
+        check_engine(owner.core.engine)
+
+
+def test_frames_cut_anywhere_are_the_same_frames() -> None:
+    stream = frame(frames.ATTACH, 1, 0, flags=frames.FLAG_DEFAULT)
+    for request in range(1, 6):
+        stream += frame(frames.PUT, 1, request, request, 0, 10 * SECOND, body=b"b" * request)
+    for cut in range(1, len(stream)):
+        owner = Owner()
+        end = owner.link()
+        end.send(stream[:cut])
+        end.send(stream[cut:])
+        received = end.take()
+        assert b"".join(texts(received)) == b"".join(b"INSERTED %d\r\n" % (16 * i + 1) for i in range(5))
+
+
+# ---------------------------------------------------------------- replies
+
+
+def test_replies_to_commands_in_a_row_share_one_frame() -> None:
+    owner = Owner()
+    end = owner.link()
+    end.attach(1)
+    for request in range(1, 17):
+        put(end, 1, request)
+    received = end.take()
+    assert len(received) == 1
+    assert received[0].words(1) == [16] and received[0].request == 1
+    end.words(frames.RESERVE_RUN, 1, 17, 20)
+    received = end.take()
+    assert opcodes(received) == [frames.RESERVED]
+    assert received[0].words(1) == [16]
+    assert received[0].words(33)[1::2] == [16 * i + 1 for i in range(16)]
+    for request in range(16):
+        end.words(frames.DELETE, 1, 37 + request, 16 * request + 1)
+    received = end.take()
+    assert [(each.opcode, each.flags, each.words(1)) for each in received] == [(frames.REPLY, frames.FLAG_ENDED, [16])]
+
+
+def test_a_run_ends_at_its_bytes_and_before_a_body_that_comes_alone() -> None:
+    owner = Owner()
+    end = owner.link()
+    end.attach(1)
+    for request in range(1, 5):
+        put(end, 1, request, b"y" * 30_000)
+    end.take()
+    end.words(frames.RESERVE_RUN, 1, 5, 4)
+    assert end.take()[0].words(1) == [3]
+    large = b"z" * (CHUNK_BYTES + 1)
+    end.words(frames.PUT_PART, 1, 0, len(large), body=large[:CHUNK_BYTES])
+    put(end, 1, 6, large[CHUNK_BYTES:])
+    end.take()
+    end.words(frames.RESERVE_RUN, 1, 7, 4)
+    assert end.take()[0].words(1) == [1]
+    end.words(frames.RESERVE_RUN, 1, 9, 4)
+    received = end.take()[0]
+    assert received.flags == frames.FLAG_LARGE and received.words(1) == [1]
+
+
+def test_a_large_reply_comes_in_pieces_and_outlives_its_job() -> None:
+    owner = Owner()
+    end = owner.link()
+    end.attach(1)
+    body = random.Random(3).randbytes(3 * CHUNK_BYTES + 17)
+    for at in range(0, 3 * CHUNK_BYTES, CHUNK_BYTES):
+        end.words(frames.PUT_PART, 1, 0, len(body), body=body[at : at + CHUNK_BYTES])
+    put(end, 1, 1, body[3 * CHUNK_BYTES :])
+    assert texts(end.take()) == [b"INSERTED 1\r\n"]
+    end.words(frames.PEEK, 1, 2, 1)
+    first = end.take()[0]
+    assert first.opcode == frames.LARGE
+    total = first.words(1)[0]
+    text = first.payload[8:]
+    memory = owner.core.counters.memory_bytes
+    end.words(frames.DELETE, 1, 3, 1)
+    assert texts(end.take()) == [b"DELETED\r\n"]
+    assert owner.core.counters.memory_bytes == memory - 256 - len(body)
+    while len(text) < total:
+        end.plain(frames.MORE, 1, 2)
+        piece = end.take()[0]
+        assert piece.opcode == frames.CHUNK and 0 < len(piece.payload) <= CHUNK_BYTES
+        text += piece.payload
+    assert text == b"FOUND 1 %d\r\n" % len(body) + body + b"\r\n"
+    assert owner.core.counters.memory_bytes == 0
+
+
+def test_a_detach_lets_go_of_a_reply_in_pieces_and_of_a_body_in_pieces() -> None:
+    owner = Owner()
+    end = owner.link()
+    end.attach(1)
+    end.words(frames.PUT_PART, 1, 0, 2 * CHUNK_BYTES, body=b"a" * CHUNK_BYTES)
+    put(end, 1, 1, b"a" * CHUNK_BYTES)
+    end.plain(frames.PEEK_READY, 1, 2)
+    end.take()
+    end.words(frames.PUT_PART, 1, 0, 2 * CHUNK_BYTES, body=b"a" * CHUNK_BYTES)
+    end.plain(frames.DETACH, 1)
+    end.attach(2)
+    end.words(frames.DELETE, 2, 1, 1)
+    assert texts(end.take()) == [b"DELETED\r\n"]
+    assert owner.core.counters.memory_bytes == 0
+
+
+def test_put_is_refused_above_the_memory_limit_and_all_else_works() -> None:
+    owner = Owner(memory_bytes_max=1_000)
+    end = owner.link()
+    end.attach(1)
+    for request in range(1, 6):
+        put(end, 1, request, b"m" * 100)
+    assert b"".join(texts(end.take())) == b"INSERTED 1\r\nINSERTED 17\r\nINSERTED 33\r\nOUT_OF_MEMORY\r\nOUT_OF_MEMORY\r\n"
+    end.plain(frames.RESERVE, 1, 6)
+    end.words(frames.DELETE, 1, 7, 1)
+    put(end, 1, 8)
+    assert texts(end.take())[-1] == b"INSERTED 49\r\n"
+    owner.core.memory_elsewhere_bytes = 1_000
+    put(end, 1, 9)
+    assert texts(end.take()) == [b"OUT_OF_MEMORY\r\n"]
+
+
+def test_ids_run_out_without_wrapping() -> None:
+    owner = Owner(first_sequence=((1 << 63) - 2) // 16)
+    end = owner.link()
+    end.attach(1)
+    put(end, 1, 1)
+    put(end, 1, 2)
+    put(end, 1, 3)
+    assert b"".join(texts(end.take())) == b"INSERTED 9223372036854775793\r\nINTERNAL_ERROR\r\nINTERNAL_ERROR\r\n"
+    assert any("used up" in line for line in owner.core.take_log())
+
+
+# ---------------------------------------------------------------- SYNC
+
+
+def reserved_through_another_link(owner: Owner) -> tuple[LinkEnd, LinkEnd]:
+    """Job 1 is reserved by session 1 of the first link; session 1 of the second link looks on."""
+    first = owner.link(index=0)
+    second = owner.link(index=1)
+    first.attach(1)
+    second.attach(1)
+    put(first, 1, 1)
+    first.plain(frames.RESERVE, 1, 2)
+    assert opcodes(first.take()) == [frames.REPLY, frames.RESERVED]
+    return first, second
+
+
+def answer_sync(end: LinkEnd, before: bytes = b"") -> None:
+    received = end.take()
+    assert opcodes(received) == [frames.SYNC]
+    end.send(before + frame(frames.SYNCED, 0, 0, received[0].words(1)[0]))
+
+
+def test_not_found_waits_for_the_other_link_and_sees_the_close_before_it() -> None:
+    owner = Owner()
+    first, second = reserved_through_another_link(owner)
+    second.words(frames.DELETE, 1, 1, 1)
+    put(second, 1, 2)
+    assert second.take() == []
+    answer_sync(first, frame(frames.DETACH, 1, 0))
+    assert b"".join(texts(second.take())) == b"DELETED\r\nINSERTED 17\r\n"
+
+
+def test_not_found_follows_when_the_other_link_knows_of_no_close() -> None:
+    owner = Owner()
+    first, second = reserved_through_another_link(owner)
+    second.words(frames.TOUCH, 1, 1, 1)
+    second.words(frames.BURY, 1, 2, 1, 0)
+    second.take()
+    answer_sync(first)
+    answer_sync(first)  # the second command waited for its own
+    assert b"".join(texts(second.take())) == b"NOT_FOUND\r\nNOT_FOUND\r\n"
+
+
+def test_one_sync_serves_all_who_came_before_it_was_sent() -> None:
+    owner = Owner()
+    first, second = reserved_through_another_link(owner)
+    for session in range(2, 6):
+        second.attach(session)
+        second.words(frames.DELETE, session, 1, 1)
+    received = first.take()
+    assert opcodes(received) == [frames.SYNC]  # the first asked; the others came after it was sent
+    first.send(frame(frames.SYNCED, 0, 0, 1))
+    assert len(texts(second.take())) == 1
+    answer_sync(first)
+    assert len(texts(second.take())) == 3
+
+
+def test_a_link_that_does_not_answer_is_waited_for_once() -> None:
+    owner = Owner()
+    first, second = reserved_through_another_link(owner)
+    second.words(frames.DELETE, 1, 1, 1)
+    assert second.take() == []
+    owner.later(SYNC_NS - 1)
+    assert second.take() == []
+    owner.later(1)
+    assert texts(second.take()) == [b"NOT_FOUND\r\n"]
+    second.words(frames.DELETE, 1, 2, 1)
+    assert texts(second.take()) == [b"NOT_FOUND\r\n"]
+    answer_sync(first)
+    second.words(frames.DELETE, 1, 3, 1)
+    assert second.take() == []
+
+
+def test_the_end_of_the_other_link_ends_the_wait() -> None:
+    owner = Owner()
+    first, second = reserved_through_another_link(owner)
+    second.plain(frames.LIST_TUBES, 1, 1)
+    assert second.take() == []
+    owner.core.link_ended(first.handle, owner.now_ns)
+    received = second.take()
+    assert opcodes(received) == [frames.LARGE]
+    assert received[0].payload.endswith(b"default")
+
+
+def test_a_reserve_that_may_not_wait_gets_the_job_of_a_client_that_left_before() -> None:
+    owner = Owner()
+    first, second = reserved_through_another_link(owner)
+    second.plain(frames.RESERVE, 1, 1, frames.FLAG_NOWAIT)
+    assert second.take() == []
+    answer_sync(first, frame(frames.DETACH, 1, 0))
+    assert opcodes(second.take()) == [frames.RESERVED]
+
+
+def test_a_session_that_leaves_takes_its_waiting_command_with_it() -> None:
+    owner = Owner()
+    first, second = reserved_through_another_link(owner)
+    second.words(frames.DELETE, 1, 1, 1)
+    second.plain(frames.DETACH, 1)
+    answer_sync(first)
+    assert second.take() == []
+    check_engine(owner.core.engine)
+
+
+# ---------------------------------------------------------------- reserve over several owners
+
+
+def asked(owner: Owner) -> tuple[LinkEnd, int]:
+    """Two sessions; session 1 has asked and holds job 1. Returns the link and the creation time of job 1."""
+    end = owner.link()
+    end.attach(1)
+    end.attach(2)
+    put(end, 1, 1)
+    end.take()
+    end.plain(frames.ASK, 1, 2)
+    offer = end.take()[0]
+    assert offer.opcode == frames.OFFER
+    priority, created_ns, id = offer.words(3)
+    assert (priority, id) == (0, 1)
+    return end, created_ns
+
+
+def test_a_held_job_is_ready_for_everybody_but_a_reserve() -> None:
+    owner = Owner()
+    end, _ = asked(owner)
+    end.words(frames.STATS_JOB, 2, 1, 1)
+    assert b"state: ready" in texts(end.take())[0]
+    end.plain(frames.PEEK_READY, 2, 2)
+    assert texts(end.take())[0].startswith(b"FOUND 1 ")
+    end.plain(frames.RESERVE, 2, 3)
+    assert end.take() == []
+    end.plain(frames.DROP, 1, 2)
+    received = end.take()
+    assert opcodes(received) == [frames.RESERVED] and received[0].session == 2
+
+
+def test_a_last_word_is_withheld_while_the_job_may_come_back() -> None:
+    owner = Owner()
+    end, created_ns = asked(owner)
+    end.plain(frames.RESERVE, 2, 1, frames.FLAG_NOWAIT)
+    assert end.take() == []
+    end.words(frames.TAKE, 1, 2, 0, created_ns, 1)
+    assert [(each.opcode, each.session, each.flags) for each in end.take()] == [
+        (frames.RESERVED, 1, 0),
+        (frames.CANCELLED, 2, 0),
+    ]
+
+
+def test_a_last_word_is_withheld_no_longer_than_its_time() -> None:
+    owner = Owner()
+    end, _ = asked(owner)
+    owner.later(50 * NS_PER_MS)
+    end.plain(frames.RESERVE, 2, 1, frames.FLAG_NOWAIT)
+    assert end.take() == []
+    owner.later(50 * NS_PER_MS)  # the hold is taken back
+    assert opcodes(end.take()) == [frames.RESERVED]
+
+
+def test_a_hold_taken_back_is_offered_to_nobody_else_of_the_same_request() -> None:
+    owner = Owner()
+    end, created_ns = asked(owner)
+    owner.later(100 * NS_PER_MS)
+    put(end, 1, 3)
+    assert opcodes(end.take()) == [frames.REPLY]
+    end.words(frames.TAKE, 1, 2, 0, created_ns, 1)
+    assert opcodes(end.take()) == [frames.RESERVED]
+
+
+def test_a_take_of_a_deleted_job_offers_the_next_or_says_empty() -> None:
+    owner = Owner()
+    end, created_ns = asked(owner)
+    put(end, 2, 1)
+    end.words(frames.DELETE, 2, 2, 1)
+    end.take()
+    end.words(frames.TAKE, 1, 2, 0, created_ns, 1)
+    offer = end.take()[0]
+    assert offer.opcode == frames.OFFER and offer.words(3)[2] == 17
+    end.words(frames.DELETE, 2, 3, 17)
+    end.words(frames.TAKE, 1, 2, *offer.words(3))
+    assert opcodes(end.take()) == [frames.REPLY, frames.EMPTY]
+    put(end, 2, 4)
+    assert opcodes(end.take()) == [frames.OFFER, frames.REPLY]
+
+
+def test_a_take_that_fails_after_last_is_no_ground_for_timed_out() -> None:
+    owner = Owner()
+    end, created_ns = asked(owner)
+    end.plain(frames.LAST, 1, 2)
+    assert end.take() == []  # the offer is the last word
+    end.words(frames.DELETE, 2, 1, 1)
+    end.words(frames.TAKE, 1, 2, 0, created_ns, 1)
+    received = end.take()
+    assert (received[1].opcode, received[1].flags) == (frames.CANCELLED, frames.FLAG_AGAIN)
+
+
+def test_a_paused_tube_gives_up_its_hold_at_take() -> None:
+    owner = Owner()
+    end, created_ns = asked(owner)
+    end.words(frames.PAUSE_TUBE, 2, 1, 5 * SECOND, body=b"default")
+    end.words(frames.TAKE, 1, 2, 0, created_ns, 1)
+    assert opcodes(end.take()) == [frames.REPLY, frames.EMPTY]
+    owner.later(5 * SECOND)
+    assert opcodes(end.take()) == [frames.OFFER]
+
+
+def test_less_than_a_job_held_through_another_link_is_not_given_before_that_link_was_asked() -> None:
+    owner = Owner()
+    first, _ = asked(owner)
+    put(first, 2, 1)
+    first.take()
+    second = owner.link(index=1)
+    second.attach(1)
+    second.plain(frames.RESERVE, 1, 1)
+    assert second.take() == []
+    answer_sync(first, frame(frames.DROP, 1, 2))
+    received = second.take()
+    assert opcodes(received) == [frames.RESERVED]
+    assert received[0].words(2)[1] == 1
+
+
+# ---------------------------------------------------------------- turns
+
+
+def test_a_long_kick_shares_turns_and_stops_at_what_was_there() -> None:
+    owner = Owner()
+    end = owner.link()
+    end.attach(1)
+    end.attach(2)
+    for request in range(1, 1_501):
+        put(end, 1, request, delay_s=100)
+    end.take()
+    end.words(frames.KICK, 1, 1_501, 4_294_967_295)
+    end.words(frames.DELETE, 1, 1_502, 999)
+    owner.core.turn(owner.now_ns)
+    assert 0 < owner.core.counters.jobs_ready < 1_500
+    put(end, 2, 1, delay_s=100)
+    owner.core.turn(owner.now_ns)
+    assert owner.core.counters.jobs_ready < 1_500
+    received = end.take()
+    assert [(each.session, each.payload[8:]) for each in received] == [
+        (2, b"INSERTED 24001\r\n"),
+        (1, b"KICKED 1500\r\n" + b"NOT_FOUND\r\n"),
+    ]
+    assert owner.core.counters.jobs_delayed == 1
+
+
+def test_no_client_frame_is_executed_while_a_detach_goes_on() -> None:
+    owner = Owner()
+    end = owner.link()
+    end.attach(1)
+    end.attach(2)
+    for request in range(1, 2_501):
+        put(end, 1, request)
+    for request in range(2_501, 5_001, 50):
+        end.words(frames.RESERVE_RUN, 1, request, 50)
+    end.take()
+    assert owner.core.counters.jobs_reserved == 2_500
+    end.plain(frames.DETACH, 1)
+    put(end, 2, 1)
+    assert owner.core.counters.jobs_reserved == 1_500
+    owner.core.turn(owner.now_ns)
+    assert owner.core.counters.total_jobs == 2_500
+    assert owner.core.next_deadline_ns() == 0
+    assert texts(end.take()) == [b"INSERTED 40001\r\n"]
+    assert owner.core.counters.jobs_ready == 2_501
+
+
+def test_a_peer_that_does_not_read_is_given_nothing_more_and_jobs_go_to_others() -> None:
+    owner = Owner()
+    stuck = owner.link(index=0)
+    other = owner.link(index=1)
+    stuck.attach(1)
+    stuck.attach(2)
+    other.attach(1)
+    stuck.plain(frames.RESERVE, 1, 1)
+    other.plain(frames.RESERVE, 1, 1)
+    owner.turn()
+    owner.core.link_unsent(stuck.handle, LINK_UNSENT_BYTES_HIGH + 1, owner.now_ns)
+    put(stuck, 2, 1)  # read by nobody
+    other.attach(2)
+    put(other, 2, 1)
+    received = other.take()
+    assert sorted(opcodes(received)) == [frames.REPLY, frames.RESERVED]
+    put(other, 2, 2)
+    assert opcodes(other.take()) == [frames.REPLY]
+    assert stuck.take() == []
+    owner.core.link_unsent(stuck.handle, 0, owner.now_ns)
+    assert opcodes(stuck.take()) == [frames.RESERVED, frames.REPLY]
+
+
+def test_a_link_that_may_not_go_on_is_not_read_either() -> None:
+    owner = Owner()
+    end = owner.link()
+    end.attach(1)
+    owner.core.link_unsent(end.handle, LINK_UNSENT_BYTES_HIGH + 1, owner.now_ns)
+    for request in range(1, 7):
+        put(end, 1, request, b"b" * CHUNK_BYTES)
+    owner.turn()
+    assert owner.actions == [(ACT_PAUSE, end.handle)]
+    owner.core.link_unsent(end.handle, 0, owner.now_ns)
+    assert len(b"".join(texts(end.take())).split()) == 12
+    assert owner.actions[-1] == (ACT_RESUME, end.handle)
+
+
+def test_what_was_sent_before_a_deadline_but_comes_after_it_is_late() -> None:
+    owner = Owner()
+    end = owner.link()
+    end.attach(1)
+    put(end, 1, 1, ttr_s=1)
+    end.plain(frames.RESERVE, 1, 2)
+    end.take()
+    end.send(frame(frames.TOUCH, 1, 3, 1), owner.now_ns + SECOND)
+    assert opcodes(end.take()) == [frames.EXPIRED, frames.REPLY]
