@@ -14,7 +14,7 @@ from beanfield.frontend.slots import SlotLink
 from beanfield.frontend.state import NO_FLAGS, FrontendState
 from beanfield.ipc import frames
 from beanfield.ipc.codec import write_plain
-from beanfield.ipc.frames import ERROR_FRAME, FLAG_ENDED, FLAG_LARGE, WORD_BYTES
+from beanfield.ipc.frames import ERROR_FRAME, FLAG_AGAIN, FLAG_ENDED, FLAG_LARGE, WORD_BYTES
 from beanfield.proto import ops
 
 
@@ -42,7 +42,7 @@ def session_frame(state: FrontendState, link: SlotLink) -> None:
         reserve.emptied(state, seat, received.request)
     elif opcode == frames.CANCELLED:
         received.done()
-        reserve.cancelled(state, seat, received.request)
+        reserve.cancelled(state, seat, received.request, received.flags == FLAG_AGAIN)
     elif opcode == frames.TOUCHED:
         _touched(state, link, seat)
     elif opcode == frames.EXPIRED:

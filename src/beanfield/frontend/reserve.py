@@ -4,8 +4,8 @@ One owner: RESERVE (it grants), several: ASK (they offer and hold), the smallest
 the exhaustive model (tests/model) and are easy to break:
 - LAST goes only when every owner has answered ASK, so there is an instant at which none had a job. While a word is
   missing (its slot is down or silent) the others keep their waiters, and the first offer is taken.
-- After LAST, EMPTY from an owner that had answered ASK means "ask anew": so a TIMED_OUT is never built on a job that went
-  another way. Last words that stay away are answered the same way: ask anew, and the silent one is not waited for.
+- CANCELLED with AGAIN is no ground for TIMED_OUT: with all words in, the owners are asked anew. So are they when last
+  words stay away, and an owner that was silent all the while is not waited for until it speaks.
 - One TAKE at a time. While it is under way nothing ends the request: a grant in flight wins.
 Deadlines of reservations are deadlines.py's; this file only asks whether the session is in the margin.
 """
@@ -61,8 +61,10 @@ def begin(state: FrontendState, session: Session) -> bool:
         if not state.may_send(session, seat):
             return False
         if len(session.ahead) >= 2 and session.run_allowed and not deadlines.in_margin(session, now_ns):
+            state.mark_worker(session)
             _begin_run(session, seat)
             return True
+    state.mark_worker(session)
     timeout_s: i64 = session.ahead[0]
     session.wait = RESERVE
     session.began_ns = now_ns
@@ -88,6 +90,7 @@ def _ask(state: FrontendState, session: Session) -> None:
     """A new round: every owner that can be reached is asked."""
     now_ns = state.now_ns
     session.phase = CHOOSING
+    session.again = False
     session.asked_ns = now_ns
     over = _time_is_over(state, session)
     for seat in session.watch_seats:
@@ -203,6 +206,8 @@ def _decide_words(state: FrontendState, session: Session, over: bool, open_count
     session.phase = LAST
     session.last_ns = now_ns
     for seat in session.watch_seats:
+        if seat.word == CANCELLED:
+            continue
         assert seat.word == EMPTY
         write_plain(seat.link.writer, frames.LAST, NO_FLAGS, seat.number, seat.request)
     return False
@@ -210,13 +215,15 @@ def _decide_words(state: FrontendState, session: Session, over: bool, open_count
 
 def _conclude(state: FrontendState, session: Session) -> bool:
     """Every owner has said its last word. True: the request ended."""
-    if deadlines.in_margin(session, state.now_ns):
+    now_ns = state.now_ns
+    in_margin = deadlines.in_margin(session, now_ns)
+    if in_margin and (not session.again or _over_for(session, ASK_NS, now_ns)):
         _finish(state, session, DEADLINE_SOON)
         return True
-    if session.timeout_ns <= state.now_ns or session.ended:
+    if not in_margin and not session.again and (session.timeout_ns <= now_ns or session.ended):
         _finish(state, session, TIMED_OUT)
         return True
-    # The margin ended with its reservation while the words were on their way: there is time again.
+    # AGAIN, or the margin ended with its reservation while the words were on their way: then there is time again.
     _ask_anew(state, session)
     return True
 
@@ -399,15 +406,11 @@ def emptied(state: FrontendState, seat: Seat, request: i64) -> None:
     session = seat.session
     if not session.several:
         raise LinkFault(ERROR_FRAME, "EMPTY to a request that was not ASK")
-    if session.phase == LAST and seat.word != ASKED:
-        seat.word = NO_WORD  # the request has ended there: nothing to drop
-        _ask_anew(state, session)
-        return
     seat.word = EMPTY
     decide(state, session)
 
 
-def cancelled(state: FrontendState, seat: Seat, request: i64) -> None:
+def cancelled(state: FrontendState, seat: Seat, request: i64, again: bool) -> None:
     session = seat.session
     if session.wait == RUN and seat.request == request:
         state.free(session)
@@ -415,6 +418,7 @@ def cancelled(state: FrontendState, seat: Seat, request: i64) -> None:
     if not _is_current(seat, request):
         return
     seat.word = CANCELLED
+    session.again = session.again or again
     if session.several:
         decide(state, session)
     else:

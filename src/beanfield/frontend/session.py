@@ -117,6 +117,7 @@ class Session(Timed):
         self.asked_ns: i64 = 0
         self.over_ns: i64 = NEVER_NS  # since when there is no time left
         self.last_ns: i64 = 0  # when LAST went
+        self.again: bool = False  # a last word of this round was no ground for TIMED_OUT
         self.down_ns: i64 = NEVER_NS  # since when all slots of the request are down
         self.counted_waiting: bool = False
         # ---- a large reply or a put in pieces
