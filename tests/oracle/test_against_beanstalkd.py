@@ -12,7 +12,7 @@ import pytest
 
 from tests.oracle.conversation import REPLY_SECONDS, Conversation
 from tests.oracle.moves import Move, Moves
-from tests.transcripts.servers import ORACLE, OURS, SHAPES, RunningServer, Shape
+from tests.transcripts.servers import ORACLE, OURS, SHAPES, Shape, start
 
 CLIENTS = 5
 MOVES = 400
@@ -91,7 +91,7 @@ class Comparison:
 
 
 def play_on(shape: Shape, seed: int) -> None:
-    oracle_server, our_server = RunningServer(ORACLE), RunningServer(shape)
+    oracle_server, our_server = start(ORACLE), start(shape)
     try:
         oracle, ours = Conversation(oracle_server.address, CLIENTS), Conversation(our_server.address, CLIENTS)
         try:

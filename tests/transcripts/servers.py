@@ -10,16 +10,13 @@ import shutil
 import signal
 import socket
 import subprocess
-import sys
-import tempfile
 import time
-from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
+from tests.processes.server import Server, free_port
 from tests.transcripts.runner import Address
 
 START_SECONDS = 20.0
-STOP_SECONDS = 10.0
 
 
 class Shape(NamedTuple):
@@ -44,71 +41,85 @@ ORACLE = Shape("oracle", 0, 0, False)
 SHAPES = (ORACLE, *OURS) if shutil.which("beanstalkd") else OURS
 
 
-class RunningServer:
-    """One server process, reachable when the constructor returns."""
+class RunningServer(Protocol):
+    """One server, reachable until it is stopped."""
 
-    def __init__(self, shape: Shape, options: tuple[str, ...] = ()) -> None:
-        self.shape = shape
-        self._directory = tempfile.TemporaryDirectory(prefix="beanfield-test-")
-        self._log = Path(self._directory.name) / "log"
-        # Until the server is reachable its port may be taken by someone else: then another one is tried.
+    address: Address
+
+    @property
+    def pid(self) -> int: ...
+
+    def log(self) -> str: ...
+
+    def send_signal(self, name: str) -> None: ...
+
+    def stop(self) -> None: ...
+
+
+class Beanfield:
+    """Ours, in one of its shapes."""
+
+    def __init__(self, shape: Shape, options: tuple[str, ...]) -> None:
+        self._server = Server(slots=shape.slots, frontends=shape.frontends, extra=list(options), unix=shape.unix)
+        self.address: Address = self._server.address
+
+    @property
+    def pid(self) -> int:
+        return self._server.pid
+
+    def log(self) -> str:
+        return self._server.log()[-4000:]
+
+    def send_signal(self, name: str) -> None:
+        os.kill(self.pid, signal.Signals[f"SIG{name}"])
+
+    def stop(self) -> None:
+        # Leaving it also checks that no process of it is left.
+        self._server.__exit__()
+
+
+class Beanstalkd:
+    """The oracle."""
+
+    def __init__(self, options: tuple[str, ...]) -> None:
+        # Until the server has it, a free port may be taken by someone else: then another one is tried.
         for attempt in range(5):
-            self.address = self._free_address()
-            with self._log.open("wb") as log:
-                self._process = subprocess.Popen(
-                    [*self._command(), *options], stdout=log, stderr=log, stdin=subprocess.DEVNULL
-                )
-            if self._reachable() or attempt == 4:
-                break
-        if self._process.poll() is not None:
-            raise RuntimeError(f"{shape.name}: the server did not start: {self.log()}")
+            host, port = "127.0.0.1", free_port()
+            self.address: Address = (host, port)
+            self._process = subprocess.Popen(
+                ["beanstalkd", "-l", host, "-p", str(port), *options],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+            )
+            if self._is_reachable(host, port):
+                return
+        raise AssertionError("beanstalkd does not start")
 
     @property
     def pid(self) -> int:
         return self._process.pid
 
     def log(self) -> str:
-        return self._log.read_text(errors="replace")[-4000:]
+        return "(the oracle's is not kept)"
 
     def send_signal(self, name: str) -> None:
         self._process.send_signal(signal.Signals[f"SIG{name}"])
 
     def stop(self) -> None:
         self._process.terminate()
-        try:
-            self._process.wait(STOP_SECONDS)
-        except subprocess.TimeoutExpired:
-            self._process.kill()
-            self._process.wait()
-        self._directory.cleanup()
+        self._process.wait()
 
-    def _free_address(self) -> Address:
-        if self.shape.unix:
-            return os.path.join(self._directory.name, "socket")
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            return "127.0.0.1", int(probe.getsockname()[1])
-
-    def _command(self) -> list[str]:
-        if isinstance(self.address, str):
-            where = ["-l", f"unix:{self.address}"]
-        else:
-            where = ["-l", self.address[0], "-p", str(self.address[1])]
-        if self.shape.is_oracle:
-            return ["beanstalkd", *where]
-        counts = ["--slots", str(self.shape.slots), "--frontends", str(self.shape.frontends)]
-        return [sys.executable, "-m", "beanfield", "serve", *where, *counts]
-
-    def _reachable(self) -> bool:
+    def _is_reachable(self, host: str, port: int) -> bool:
         limit = time.monotonic() + START_SECONDS
         while time.monotonic() < limit and self._process.poll() is None:
             try:
-                if isinstance(self.address, str):
-                    with socket.socket(socket.AF_UNIX) as probe:
-                        probe.connect(self.address)
-                else:
-                    socket.create_connection(self.address, timeout=1.0).close()
+                socket.create_connection((host, port), timeout=1.0).close()
                 return True
             except OSError:
                 time.sleep(0.01)
         return False
+
+
+def start(shape: Shape, options: tuple[str, ...] = ()) -> RunningServer:
+    return Beanstalkd(options) if shape.is_oracle else Beanfield(shape, options)

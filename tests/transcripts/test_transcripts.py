@@ -15,7 +15,7 @@ import pytest
 
 from tests.transcripts.runner import Run
 from tests.transcripts.script import Transcript, read_transcript
-from tests.transcripts.servers import SHAPES, RunningServer, Shape
+from tests.transcripts.servers import SHAPES, RunningServer, Shape, start
 
 DIRECTORY = Path(__file__).parent
 TRANSCRIPTS = {path.stem: read_transcript(path) for path in sorted(DIRECTORY.glob("*.txt"))}
@@ -35,7 +35,7 @@ class Runs:
 
     def __init__(self, shape: Shape, names: list[str]) -> None:
         self._shape = shape
-        self._shared = RunningServer(shape)
+        self._shared = start(shape)
         self._shared_pool = ThreadPoolExecutor(SHARED_THREADS)
         self._fresh_pool = ThreadPoolExecutor(FRESH_THREADS)
         self._results: dict[str, Future[None]] = {}
@@ -65,7 +65,7 @@ class Runs:
         Run(transcript, server.address, tube_prefix, send_signal, not self._shape.is_oracle, settle_seconds).run()
 
     def _on_fresh(self, transcript: Transcript) -> None:
-        server = RunningServer(self._shape, tuple(transcript.marks.get("options", "").split()))
+        server = start(self._shape, tuple(transcript.marks.get("options", "").split()))
         try:
             self._run(transcript, server, "t")
         except AssertionError as error:
