@@ -1,0 +1,135 @@
+"""What may go wrong in a run, and how the world is shaped: drawn once per seed, whole classes on or off (swarm)."""
+
+from random import Random
+from typing import TYPE_CHECKING
+
+from beanfield.ipc.frames import ROLE_FRONTEND, ROLE_OWNER
+from sim.net import Nature
+from sim.world import NS_PER_MS, NS_PER_US
+
+if TYPE_CHECKING:
+    from sim.server import Server
+
+
+class Options:
+    """The shape and the faults of one run."""
+
+    def __init__(self, random: Random) -> None:
+        self.slots = random.choice((1, 1, 2, 2, 3, 4))
+        self.frontends = random.choice((1, 2, 2, 3))
+        self.partitions = random.choice((4, 16, 256))
+        self.clients = random.choice((2, 4, 8, 12))
+        self.tubes = random.choice((1, 2, 4, 8))
+        self.job_bytes_max = random.choice((40, 1_000, 65_535, 400_000))
+        self.slot_wait_ns = random.choice((0, 300 * NS_PER_MS, 2_000 * NS_PER_MS))
+        self.hang_timeout_ns = 2_000 * NS_PER_MS
+        self.turn_jitter_ns = random.choice((10 * NS_PER_US, 200 * NS_PER_US, 3 * NS_PER_MS))
+        self.client_nature = _nature(random, small=True)
+        self.link_nature = _nature(random, small=random.random() < 0.3)
+        # Chances per fault round; a round is every `fault_every_ns`.
+        faulty = random.random() < 0.6
+        self.fault_every_ns = random.choice((50, 300, 1_500)) * NS_PER_MS
+        self.owner_crash = _chance(random, faulty)
+        self.frontend_crash = _chance(random, faulty)
+        self.link_cut = _chance(random, faulty)
+        self.pause_short = _chance(random, faulty) * 2
+        self.pause_long = _chance(random, faulty) / 3
+        self.drain = _chance(random, faulty) / 4
+        # What clients do to us.
+        self.rude = random.choice((0.0, 0.0, 0.02, 0.1))  # per command: leave, reset, half-close
+        self.slow = random.choice((0.0, 0.0, 0.2, 0.6))  # share of clients that read slowly
+        self.pipelining = random.choice((1, 1, 3, 16, 80))
+        self.large_bodies = random.choice((0.0, 0.0, 0.1))
+        self.put_share = random.choice((2, 5, 9))
+        self.bad_input = random.choice((0.0, 0.03))
+        self.wide_watch = random.choice((0.2, 0.8))
+
+    def calm(self) -> bool:
+        """True if the server itself has no faults: then it never closes a connection of its own accord."""
+        faults = (self.owner_crash, self.frontend_crash, self.link_cut, self.pause_long)
+        return not any(chance > 0 for chance in faults)
+
+    def describe(self) -> str:
+        return " ".join(
+            f"{name}={value:g}" if isinstance(value, float) else f"{name}={value}"
+            for name, value in vars(self).items()
+            if not isinstance(value, Nature)
+        )
+
+
+def _chance(random: Random, faulty: bool) -> float:
+    drawn = random.choice((0.0, 0.0, 0.1, 0.4))
+    return drawn if faulty else 0.0
+
+
+def _nature(random: Random, small: bool) -> Nature:
+    delay_ns = random.choice((5 * NS_PER_US, 50 * NS_PER_US, 2 * NS_PER_MS))
+    jitter_ns = random.choice((0, 100 * NS_PER_US, 20 * NS_PER_MS))
+    cut = random.choice((0.0, 0.2, 0.6))
+    capacity = random.choice((300, 4_096, 65_536) if small else (65_536, 212_992))
+    return Nature(delay_ns, jitter_ns, cut, capacity)
+
+
+class FaultMaker:
+    """Does to a server what its options say, round by round."""
+
+    CRASHES_PER_CHILD_MAX = 3  # the supervisor gives up a child that crashes five times a minute
+
+    def __init__(self, server: "Server") -> None:
+        self.server = server
+        self.world = server.world
+        self.random: Random = server.world.random("faults")
+        self.crashes: dict[tuple[int, int], int] = {}
+        self.running = True
+        self.drained = False
+
+    def start(self) -> None:
+        self.world.after(self.server.options.fault_every_ns, self._round)
+
+    def stop(self) -> None:
+        self.running = False
+        if self.drained:
+            self.server.supervisor.drain(False)
+
+    def _round(self) -> None:
+        if not self.running:
+            return
+        options = self.server.options
+        if self._drawn(options.owner_crash):
+            self._crash(ROLE_OWNER, self.random.randrange(options.slots))
+        if self._drawn(options.frontend_crash):
+            self._crash(ROLE_FRONTEND, self.random.randrange(options.frontends))
+        if self._drawn(options.link_cut):
+            self.server.cut_link(self.random.randrange(options.slots), self.random.randrange(options.frontends))
+        if self._drawn(options.pause_short):
+            self._stop_one(self.random.choice((1, 30, 150, 600)) * NS_PER_MS)
+        if self._drawn(options.pause_long):
+            self._stop_one(options.hang_timeout_ns * 2)
+        if self._drawn(options.drain):
+            self.drained = not self.drained
+            self.server.supervisor.drain(self.drained)
+        self.world.after(self.random.randrange(1, 2 * options.fault_every_ns), self._round)
+
+    def _drawn(self, chance: float) -> bool:
+        return self.random.random() < chance
+
+    def _crash(self, role: int, index: int) -> None:
+        count = self.crashes.get((role, index), 0)
+        if count < self.CRASHES_PER_CHILD_MAX:
+            self.crashes[(role, index)] = count + 1
+            self.server.crash(role, index)
+
+    def _stop_one(self, span_ns: int) -> None:
+        options = self.server.options
+        if span_ns >= options.hang_timeout_ns:
+            # It will be killed: that counts as a crash.
+            role = self.random.choice((ROLE_OWNER, ROLE_FRONTEND))
+            index = self.random.randrange(options.slots if role == ROLE_OWNER else options.frontends)
+            count = self.crashes.get((role, index), 0)
+            if count >= self.CRASHES_PER_CHILD_MAX:
+                return
+            self.crashes[(role, index)] = count + 1
+        else:
+            role = self.random.choice((ROLE_OWNER, ROLE_FRONTEND))
+            index = self.random.randrange(options.slots if role == ROLE_OWNER else options.frontends)
+        self.server.stop_for(role, index, span_ns)
