@@ -33,13 +33,16 @@ REFUSED_SECONDS = 20.0
 
 # Stands in for the library that sets titles: it sets them, and fails the start of owners while a file says so.
 FAILING_TITLES = """
-import importlib.machinery, importlib.util, os, sys
+import os, sys
 from beanfield.errors import StartupError
 
-paths = [entry for entry in sys.path if entry != os.path.dirname(__file__)]
-spec = importlib.machinery.PathFinder.find_spec("setproctitle", paths)
-real = importlib.util.module_from_spec(spec)
-spec.loader.exec_module(real)
+stand_in = sys.modules.pop(__name__)
+place = os.path.dirname(__file__)
+at = sys.path.index(place)
+del sys.path[at]
+import setproctitle as real
+sys.path.insert(at, place)
+sys.modules[__name__] = stand_in
 
 
 def setproctitle(title):
