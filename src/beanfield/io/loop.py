@@ -15,7 +15,7 @@ import gc
 import os
 from typing import Protocol
 
-from beanfield.constants import NEVER_NS, NS_PER_MS
+from beanfield.constants import NEVER_NS, NS_PER_MS, NS_PER_S
 from beanfield.control import Message
 from beanfield.io.control_socket import ControlSocket
 from beanfield.io.page import PageWriter
@@ -23,6 +23,7 @@ from beanfield.io.poller import LINK, RAW, Reactor
 from beanfield.ipc.actions import ACT_CLOSE, ACT_PAUSE, ACT_RESUME
 
 SIGN_OF_LIFE_NS = 100 * NS_PER_MS  # the page's time and CPU time are brought up to date at most this often
+POLL_NS_MAX = 3_600 * NS_PER_S
 
 
 class Core(Protocol):
@@ -81,7 +82,8 @@ class RoleLoop:
     def _turn(self) -> None:
         reactor, core = self.reactor, self.core
         deadline = min(core.next_deadline_ns(), self.deadline_ns())
-        timeout = deadline if deadline >= NEVER_NS else max(deadline - reactor.now_ns(), 0)
+        # A pause may last for decades; what the kernel takes for a timeout is less. Waking for nothing is harmless.
+        timeout = deadline if deadline >= NEVER_NS else min(max(deadline - reactor.now_ns(), 0), POLL_NS_MAX)
         handles = reactor.poll(core, timeout)
         if self._control_handle in handles:
             handles.remove(self._control_handle)

@@ -58,11 +58,8 @@ class OwnerLoop(RoleLoop):
 
 def run_owner(start: Start, control: ControlSocket) -> int:
     """The whole life of an owner; its exit code."""
-    offset = pages.slot_page_offset(start.index)
-    before = OwnerCounters()
-    fields = pages.newest_fields(start.pages.memory[offset : offset + pages.PAGE_BYTES])
-    if fields:
-        before.decode(fields)
+    counters = OwnerCounters()
+    page = PageWriter(start.pages, pages.slot_page_offset(start.index), start.generation, counters)
     # Without a log there is nothing to read: created_ns of earlier generations is below what the clock gives now.
     control.send(Message("replayed", {"created_ns": 0}))
     created_offset_ns = _wait_for_open(control)
@@ -72,11 +69,10 @@ def run_owner(start: Start, control: ControlSocket) -> int:
         run_id=start.run_id,
         topology=start.topology,
         created_offset_ns=created_offset_ns,
-        first_sequence=before.next_sequence,
+        first_sequence=counters.next_sequence,
         memory_bytes_max=start.setting("memory_bytes"),
     )
-    core = OwnerCore(config, MemoryJournal())
-    page = PageWriter(start.pages, offset, start.generation, core.counters)
+    core = OwnerCore(config, MemoryJournal(), counters)
     loop = OwnerLoop(start, core, control, page)
     loop.say("ready")
     return loop.run()
