@@ -444,10 +444,8 @@ class Reactor:
             data = b""
         if data:
             self._budget -= len(data)
-            if entry.kind == CLIENT:
-                core.client_received(entry.number, data, time.monotonic_ns())
-            else:
-                core.link_received(entry.number, data, time.monotonic_ns())
+            received = core.client_received if entry.kind == CLIENT else core.link_received
+            received(entry.number, data, time.monotonic_ns())
             return
         entry.at_end = True
         if broken:
@@ -470,36 +468,32 @@ class Reactor:
         if entry.kind == LINK:
             self._tell_failed(core, entry)  # a link with one end is no link
             return
-        if not entry.ended:
-            entry.ended = True
-            self._watch(entry)
+        told = entry.ended
+        entry.ended = True
+        self._watch(entry)
+        if not told:
             core.client_ended(entry.number, time.monotonic_ns())
-        else:
-            self._watch(entry)
 
     def _tell_failed(self, core: Any, entry: _Handle) -> None:
         if not entry.failing:
             self._fail(entry)
+        told = entry.failed if entry.kind == LINK else entry.ended
         if entry.kind == LINK:
-            told = entry.failed
             entry.hung = entry.at_end = entry.ended = entry.failed = True
             self._watch(entry)
             if not told:
                 core.link_ended(entry.number, time.monotonic_ns())
             return
-        if not entry.ended:
-            entry.ended = True
-            self._watch(entry)
+        entry.ended = True
+        self._watch(entry)
+        if not told:
             core.client_ended(entry.number, time.monotonic_ns())
             if not entry.open or entry.closing:
                 return
-        self._watch(entry)
         if not entry.failed:
             entry.failed = True
             core.client_failed(entry.number, time.monotonic_ns())
 
     def _tell_unsent(self, core: Any, entry: _Handle) -> None:
-        if entry.kind == CLIENT:
-            core.client_unsent(entry.number, entry.unsent, time.monotonic_ns())
-        else:
-            core.link_unsent(entry.number, entry.unsent, time.monotonic_ns())
+        tell = core.client_unsent if entry.kind == CLIENT else core.link_unsent
+        tell(entry.number, entry.unsent, time.monotonic_ns())
