@@ -140,8 +140,8 @@ def _lock_directory(path: str) -> int:
     """Keep other servers out between finding a stale path and listening on it.
 
     Without it: A finds the path stale, removes it, binds. B found it stale as well, and now removes A's. Or B finds it
-    refusing connections because A has bound and does not listen yet. The lock is advisory; where it cannot be had within
-    a second we go on without.
+    refusing connections because A has bound and does not listen yet. The lock is advisory; where it cannot be had
+    within a second we go on without.
     """
     try:
         directory = os.open(os.path.dirname(path) or ".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)

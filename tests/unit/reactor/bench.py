@@ -1,8 +1,8 @@
 """What the tests of the reactors share: a core that writes down what it is told, and a reactor with its peers.
 
 The suite is one for every reactor: the native one, its pure twin, and the one on `selectors`. A test that takes `bench`
-runs on all that this build has; one that takes `epoll_bench` only on those that notice the end of a peer without reading,
-which `selectors` cannot.
+runs on all that this build has; one that takes `epoll_bench` only on those that notice the end of a peer without
+reading, which `selectors` cannot.
 """
 
 import importlib
