@@ -50,7 +50,7 @@ def check_timers(process: SimProcess, now_ns: int) -> None:
             raise Violation(f"{process.title}: the pause of {tube.name!r} is over and it is still paused")
         for job in tube.held.items:
             session = engine.holder_of(job)
-            if session.hold_until_ns < late_ns or session.hold_until_ns > now_ns + HOLD_NS:
+            if session.hold_until_ns < late_ns or session.hold_until_ns > now_ns + TIMER_LATE_NS + HOLD_NS:
                 raise Violation(f"{process.title}: job {job.id} is held for too long")
 
 
@@ -151,6 +151,7 @@ class Inspector(Watcher):
             if client.process is None or client.process.index == frontend:
                 self.workload.ledger.path_broken(slot, client)
                 client.excused = True
+                client.broken_ns = self.workload.world.now_ns
 
 
 def check_nothing_left(server: "Server") -> None:

@@ -141,6 +141,7 @@ class SimClient:
         self.left = False  # ... because the client went away
         self.half_closed = False
         self.quit_sent = False
+        self.broken_ns = 0  # when something on its way to the jobs last failed
         self.excused = False  # a fault of the server may have closed it
         self.used = b"default"
         self.watched: list[bytes] = [b"default"]

@@ -48,6 +48,7 @@ class Ledger:
         self.records: list[JobRecord] = []
         self.by_id: dict[int, JobRecord] = {}
         self.possible: dict[tuple[str, int], tuple[int, int]] = {}  # (client, id) -> earliest and latest deadline
+        self.guessed: dict[int, int] = {}  # deletes of ids not known yet: when answered DELETED, or 0
         self.answered: dict[str, int] = {}  # by verb
 
     # ---------------------------------------------------------------- sent
@@ -62,6 +63,8 @@ class Ledger:
         record = self.by_id.get(command.id)
         if command.verb == "delete" and record is not None:
             record.delete_sent = True
+        elif command.verb == "delete":
+            self.guessed.setdefault(command.id, 0)
         if command.verb in GIVES_UP and record is not None and record.holder is client:
             record.holder = None
         if command.verb in ("kick-job", "reserve-job", "release") and record is not None:
@@ -113,6 +116,9 @@ class Ledger:
         if record.id not in (0, id_):
             raise Violation(f"job {record.number} has two ids: {record.id} and {id_}")
         record.id = id_
+        if id_ in self.guessed:
+            record.delete_sent = True
+            record.deleted_ns = record.deleted_ns or self.guessed.pop(id_)
 
     def _seen(self, client: SimClient, command: Command) -> JobRecord:
         """RESERVED or FOUND: the job was there at some instant of the command."""
@@ -139,14 +145,17 @@ class Ledger:
             raise Violation(f"{client.name}: job {record.id} was reserved before its delay was over")
         if command.verb != "reserve-job" and record.tube and record.tube not in command.watched:
             raise Violation(f"{client.name}: got job {record.id} of {record.tube!r}, watches {command.watched!r}")
+        given_up = any(each.id == record.id and each.verb in GIVES_UP for each in client.outstanding)
+        given_up = given_up or client.half_closed or client.quit_sent or client.broken_ns >= command.sent_ns
         holder = record.holder
-        if holder is not None and now_ns < record.held_until_ns and command.sent_ns + ttr_ns > record.held_since_ns:
-            raise Violation(f"job {record.id} is reserved by {client.name} while {holder.name} holds it")
+        if holder is not None and now_ns < record.held_until_ns and not given_up:
+            # This reservation lasts at least for its TTR, so it cannot have come and gone before the other began.
+            if command.sent_ns + ttr_ns > record.held_since_ns:
+                raise Violation(f"job {record.id} is reserved by {client.name} while {holder.name} holds it")
         earliest_ns = command.sent_ns + ttr_ns
         self.possible[(client.name, record.id)] = (earliest_ns, now_ns + ttr_ns)
         record.holder = None
-        given_up = any(each.id == record.id and each.verb in GIVES_UP for each in client.outstanding)
-        if not given_up and not client.half_closed and not client.quit_sent:
+        if not given_up:
             record.holder = client
             record.held_since_ns = now_ns
             record.held_until_ns = earliest_ns
@@ -155,6 +164,7 @@ class Ledger:
         record = self.by_id.get(command.id)
         self.possible.pop((client.name, command.id), None)
         if record is None:
+            self.guessed[command.id] = command.answered_ns
             return
         if record.deleted_ns:
             raise Violation(f"{client.name}: job {command.id} was deleted twice")

@@ -302,10 +302,14 @@ class SimSupervisor:
     def _link(self, slot: int, frontend: int, number: int) -> None:
         owner = self.server.process(ROLE_OWNER, slot)
         other = self.server.process(ROLE_FRONTEND, frontend)
-        assert owner is not None
-        assert other is not None
         nature = self.server.options.link_nature
         near, far = stream_pair(self.world, self.server.net_random, nature, f"link{number}.o", f"link{number}.f")
         self.server.link_ends[(slot, frontend)] = near
-        owner.tell(lambda: owner.link_made(frontend, number, near), near.close)
-        other.tell(lambda: other.link_made(slot, number, far), far.close)
+        if owner is None:  # it has just ended, and the supervisor does not know yet
+            near.close()
+        else:
+            owner.tell(lambda: owner.link_made(frontend, number, near), near.close)
+        if other is None:
+            far.close()
+        else:
+            other.tell(lambda: other.link_made(slot, number, far), far.close)

@@ -50,6 +50,8 @@ class Run:
         self.world.trace("options", self.options.describe())
         self.server.supervisor.start()
         self._until(lambda: self.server.all_serve(), 5, "the server does not start")
+        # Until the links have said HELLO and WELCOME.
+        self.world.run_until(self.world.now_ns + 500 * NS_PER_MS)
         self.workload.start()
         self.faults.start()
         stop_at = self.world.steps + self.steps
@@ -115,7 +117,7 @@ class Run:
         def ask(command: Command) -> Command:
             answers.clear()
             workload.send(client, command)
-            self._until(lambda: bool(answers), 10, f"drain: {command.line!r} is not answered")
+            self._until(lambda: bool(answers), 60, f"drain: {command.line!r} is not answered")
             return answers[0]
 
         for tube in workload.tubes:

@@ -66,6 +66,7 @@ class Workload:
         for client in self.clients:
             if frontend is None or client.process is None or client.process is frontend:
                 client.excused = True
+                client.broken_ns = self.world.now_ns
 
     def _answered(self, client: SimClient, command: Command) -> None:
         self.ledger.answer(client, command)
@@ -84,7 +85,7 @@ class Workload:
         if client.half_closed or client.quit_sent:
             return
         self._be_rude(client)
-        if client.over or client.half_closed:
+        if client.over or client.half_closed or client.quit_sent:
             return
         room = min(self.options.pipelining, OUTSTANDING_MAX) - len(client.outstanding)
         for _ in range(random.randrange(room + 1) if room > 0 else 0):

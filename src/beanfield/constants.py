@@ -68,6 +68,7 @@ HOLD_NS: Final = 100 * NS_PER_MS  # an owner takes a hold back after this
 WITHHOLD_NS: Final = 100 * NS_PER_MS  # and withholds a last word no longer
 ASK_NS: Final = 100 * NS_PER_MS  # an owner that has not answered ASK in this time is left out of the choice
 LAST_WORD_NS: Final = 150 * NS_PER_MS  # last words that stay away longer: the frontend asks anew
+WORD_WAIT_NS: Final = 500 * NS_PER_MS  # a last word is waited for at least this long, however short --slot-wait is
 SYNC_POLLS: Final = 2  # full polls of the clients before SYNCED: bytes that stand before an end take one of their own
 SYNC_NS: Final = 100 * NS_PER_MS  # a link that has not answered SYNC in this time is answered without
 
@@ -81,7 +82,8 @@ SEGMENT_BLOCK_BYTES: Final = 4_096  # segments are whole blocks
 SEGMENT_PARTS: Final = 16
 SYNC_MS_DEFAULT: Final = 50  # -f
 LONE_MARK_NS: Final = 20 * NS_PER_MS  # a sync that no batch follows for so long gets a mark of its own
-SPACE_RETRY_NS: Final = 100 * NS_PER_MS  # after "disk full" space is asked for again, at most so often
+SPACE_RETRY_NS: Final = 500 * NS_PER_MS  # after "disk full" a segment is asked for again, at most so often
+WRITE_RETRY_NS: Final = 100 * NS_PER_MS  # after a write found the disk full it is tried again
 CLEAN_TURN_JOBS_MAX: Final = 1_000  # jobs copied out of old segments in one turn; the rest is the next turn's
 CLEAN_TURN_BYTES_MAX: Final = 1_048_576  # likewise their bytes, after at least one job
 LEASE_SEQUENCES: Final = 65_536  # sequences leased at a time; a crash skips what was left of them
@@ -116,6 +118,7 @@ assert TOPOLOGY_BYTES_MAX > PARTITIONS_MAX * len("255,") + 1_024
 assert LINE_BYTES_MAX == len("pause-tube  4294967295\r\n") + TUBE_NAME_BYTES_MAX
 assert FRAME_BYTES_MAX >= 2 * CHUNK_BYTES + RUN_BODY_BYTES_MAX
 assert LAST_WORD_NS > WITHHOLD_NS
+assert WORD_WAIT_NS > SYNC_NS + WITHHOLD_NS
 assert LINK_UNSENT_BYTES_LOW < LINK_UNSENT_BYTES_HIGH
 assert STREAM_COMMANDS_MAX >= RUN_RESERVES_MAX
 assert SEGMENT_BYTES_MIN % SEGMENT_BLOCK_BYTES == 0

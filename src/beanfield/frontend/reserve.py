@@ -169,7 +169,7 @@ def decide(state: FrontendState, session: Session) -> None:
         elif best is not None:
             _take(state, session, best)
             return
-        elif _decide_words(state, session, over, asked + missing, empty):
+        elif _decide_words(state, session, over, asked + missing, missing, empty):
             return
     _plan(state, session)
 
@@ -183,8 +183,13 @@ def _decide_one(state: FrontendState, session: Session, over: bool) -> None:
         write_plain(seat.link.writer, frames.LAST, NO_FLAGS, seat.number, seat.request)
 
 
-def _decide_words(state: FrontendState, session: Session, over: bool, open_count: i64, empty_count: i64) -> bool:
-    """Several owners, and no offer to take. open_count: words that have not come or cannot. True: the request ended."""
+def _decide_words(
+    state: FrontendState, session: Session, over: bool, open_count: i64, missing_count: i64, empty_count: i64
+) -> bool:
+    """Several owners, and no offer to take. True: the request ended.
+
+    open_count: words that have not come, missing_count: those among them that cannot, their slots being down.
+    """
     now_ns = state.now_ns
     if session.phase == LAST:
         if open_count + empty_count == 0:
@@ -199,7 +204,8 @@ def _decide_words(state: FrontendState, session: Session, over: bool, open_count
                 _finish(state, session, DEADLINE_SOON)
                 return True
             return False
-        if _one_cannot_start(session) or now_ns >= session.over_ns + state.config.slot_wait_ns:
+        wait_ns = state.config.slot_wait_ns if missing_count != 0 else state.config.word_wait_ns
+        if _one_cannot_start(session) or now_ns >= session.over_ns + wait_ns:
             _finish(state, session, INTERNAL_ERROR)
             return True
         return False
@@ -322,6 +328,7 @@ def _plan(state: FrontendState, session: Session) -> None:
     else:
         due_ns = _sooner(due_ns, session.over_ns + ASK_NS, now_ns)
         due_ns = _sooner(due_ns, session.over_ns + state.config.slot_wait_ns, now_ns)
+        due_ns = _sooner(due_ns, session.over_ns + state.config.word_wait_ns, now_ns)
     if session.several:
         if session.phase == CHOOSING:
             due_ns = _sooner(due_ns, session.asked_ns + ASK_NS, now_ns)
@@ -342,7 +349,7 @@ def _sooner(due_ns: i64, other_ns: i64, now_ns: i64) -> i64:
 def timer(state: FrontendState, session: Session) -> None:
     """A time of _plan() has come."""
     now_ns = state.now_ns
-    wait_ns = state.config.slot_wait_ns
+    wait_ns = state.config.word_wait_ns
     if session.several and session.phase == LAST:
         if _over_for(session, ASK_NS, now_ns) and deadlines.in_margin(session, now_ns):
             _finish(state, session, DEADLINE_SOON)

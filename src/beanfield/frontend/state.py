@@ -9,7 +9,7 @@ from typing import Final
 
 from mypy_extensions import i64, mypyc_attr
 
-from beanfield.constants import CLIENT_UNSENT_BYTES_MAX, DEFAULT_TUBE, STREAM_COMMANDS_MAX
+from beanfield.constants import CLIENT_UNSENT_BYTES_MAX, DEFAULT_TUBE, STREAM_COMMANDS_MAX, WORD_WAIT_NS
 from beanfield.frontend import slots
 from beanfield.frontend.session import CLOSED, FREE, Seat, Session
 from beanfield.frontend.slots import SlotLink
@@ -51,6 +51,8 @@ class FrontendConfig:
         self.topology: Topology = topology
         self.job_bytes_max: i64 = job_bytes_max
         self.slot_wait_ns: i64 = slot_wait_ns
+        # For words of owners that are up: --slot-wait may be 0, and an owner may first ask other links or withhold.
+        self.word_wait_ns: i64 = max(slot_wait_ns, WORD_WAIT_NS)
         # One job of the largest size must always fit.
         self.body_memory_bytes: i64 = max(body_memory_bytes, job_bytes_max + 2)
         self.version: bytes = version
