@@ -1,6 +1,8 @@
 """Why a log cannot be used, in words: which file, where, and what to do. Knows nothing else."""
 
-SALVAGE_ADVICE = "nothing was changed; `beanfield wal verify` shows more, `beanfield wal salvage` copies what is readable"
+SALVAGE_ADVICE = (
+    "nothing was changed; `beanfield wal verify` shows more, `beanfield wal salvage` copies what is readable"
+)
 
 
 class LogDamage(Exception):

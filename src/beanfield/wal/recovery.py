@@ -293,9 +293,7 @@ class Recovery:
             # The bytes ran out inside a record.
             raise LogDamage(name, int(reader.offset), "ends inside a record")
         if scan.synced_position > position_of(segment.number, reader.offset):
-            raise LogDamage(
-                name, int(reader.offset), "not a record, though a later mark says that it had been synced"
-            )
+            raise LogDamage(name, int(reader.offset), "not a record, though a later mark says that it had been synced")
         if following in self.found.headers:
             self._check_untouched(following)
         self.end_offset = reader.offset

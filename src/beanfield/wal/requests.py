@@ -1,7 +1,8 @@
 """What the log wants done on its disk, as values; and how each is done, step by step, on whatever disk there is.
 
-WRITE is done by the loop at once, in order; the others by a helper (a thread, or the simulator's virtual one), one at a
-time, in the order they were given. `perform` runs in either and raises DiskFault. What it does is written so that a
+WRITE is done by the loop at once, in order; SYNC by one helper (a thread, or the simulator's virtual one), and everything
+else by another one, so that no answer waits for housekeeping; each helper does one at a time, in the order given.
+`perform` runs in any of them and raises DiskFault. What it does is written so that a
 crash between any two calls leaves a directory that recovery understands (docs/wal.md, Crash windows).
 """
 
@@ -9,7 +10,7 @@ from typing import Final
 
 from mypy_extensions import i64, mypyc_attr
 
-from beanfield.wal.disk import Disk
+from beanfield.wal.disk import Disk, DiskFault
 from beanfield.wal.lease import CELL_SPACING_BYTES, LEASE_FILE_BYTES
 from beanfield.wal.segments import LEASE_NAME, TEMPORARY_SUFFIX, segment_name
 
@@ -68,8 +69,17 @@ def perform(request: Request, disk: Disk) -> None:
 
 
 def make_segment(disk: Disk, number: i64, length: i64, header: bytes) -> None:
-    """Under its own name it is complete from the first moment. A disk that is full leaves nothing behind."""
+    """Under its own name it is complete from the first moment. A disk that is full leaves no name behind.
+
+    Zeros are really written: blocks that are only promised would make every later sync a change of metadata, and some
+    file systems need space for that.
+    """
     disk.create(SPARE_TEMPORARY, length)
+    try:
+        _write_zeros(disk, length)
+    except DiskFault:
+        disk.remove(SPARE_TEMPORARY)
+        raise
     disk.write(SPARE_TEMPORARY, 0, header)
     disk.sync(SPARE_TEMPORARY)
     disk.rename(SPARE_TEMPORARY, segment_name(number))
@@ -80,6 +90,14 @@ def recycle_segment(disk: Disk, old_name: str, number: i64, length: i64, header:
     """Needs no space. The old name must be durably gone before its contents are."""
     disk.rename(old_name, SPARE_TEMPORARY)
     disk.sync_directory()
+    _write_zeros(disk, length)
+    disk.write(SPARE_TEMPORARY, 0, header)
+    disk.sync(SPARE_TEMPORARY)
+    disk.rename(SPARE_TEMPORARY, segment_name(number))
+    disk.sync_directory()
+
+
+def _write_zeros(disk: Disk, length: i64) -> None:
     offset: i64 = 0
     while offset < length:
         part = length - offset
@@ -87,10 +105,6 @@ def recycle_segment(disk: Disk, old_name: str, number: i64, length: i64, header:
             part = ZERO_BYTES
         disk.write(SPARE_TEMPORARY, offset, bytes(int(part)))
         offset += part
-    disk.write(SPARE_TEMPORARY, 0, header)
-    disk.sync(SPARE_TEMPORARY)
-    disk.rename(SPARE_TEMPORARY, segment_name(number))
-    disk.sync_directory()
 
 
 def make_lease(disk: Disk, cell: bytes, offset: i64) -> None:

@@ -1,0 +1,188 @@
+"""The real disk: one slot directory, through descriptors relative to it. The interface and its rules: wal/disk.py.
+
+Descriptors of files stay open until the file is removed or the disk is closed; a slot has few. `write` is called by the
+loop, everything else by helpers too, so the table of descriptors has a lock of its own. This file knows no records.
+"""
+
+import errno
+import fcntl
+import os
+import threading
+
+from beanfield.wal.disk import Disk, DiskFault
+from beanfield.wal.segments import LOCK_NAME
+
+_ZERO_BYTES = 1 << 20
+_FILE_MODE = 0o600
+
+
+class RealDisk(Disk):
+    """A directory that exists. Never creates or removes it."""
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        self._files: dict[str, int] = {}
+        self._files_lock = threading.Lock()
+        self._lock_file = -1
+        try:
+            self._directory = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        except OSError as error:
+            raise _fault(error, "open", path) from error
+
+    def names(self) -> list[str]:
+        try:
+            return os.listdir(self._directory)
+        except OSError as error:
+            raise _fault(error, "list", self.path) from error
+
+    def size(self, name: str) -> int:
+        try:
+            return os.fstat(self._file(name)).st_size
+        except OSError as error:
+            raise _fault(error, "stat", name) from error
+
+    def read(self, name: str, offset: int, length: int) -> bytes:
+        file = self._file(name)
+        pieces: list[bytes] = []
+        try:
+            while length > 0:
+                piece = os.pread(file, length, offset)
+                if not piece:
+                    break
+                pieces.append(piece)
+                offset += len(piece)
+                length -= len(piece)
+        except OSError as error:
+            raise _fault(error, "read", name) from error
+        return b"".join(pieces)
+
+    def create(self, name: str, length: int) -> None:
+        if name in self.names():
+            self.remove(name)
+        flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+        try:
+            file = os.open(name, flags, _FILE_MODE, dir_fd=self._directory)
+        except OSError as error:
+            raise _fault(error, "create", name) from error
+        try:
+            _allocate(file, length)
+        except OSError as error:
+            os.close(file)
+            os.unlink(name, dir_fd=self._directory)
+            raise _fault(error, "allocate", name) from error
+        with self._files_lock:
+            self._files[name] = file
+
+    def write(self, name: str, offset: int, data: bytes) -> None:
+        file = self._file(name)
+        try:
+            written = os.pwrite(file, data, offset)
+            while written < len(data):
+                # Short: the disk is about to be full, or a signal came. Only the next call says which.
+                data = data[written:]
+                offset += written
+                written = os.pwrite(file, data, offset)
+        except OSError as error:
+            raise _fault(error, "write", name) from error
+
+    def sync(self, name: str) -> None:
+        try:
+            os.fdatasync(self._file(name))
+        except OSError as error:
+            raise _fault(error, "sync", name) from error
+
+    def sync_directory(self) -> None:
+        try:
+            os.fsync(self._directory)
+        except OSError as error:
+            raise _fault(error, "sync", self.path) from error
+
+    def rename(self, old: str, new: str) -> None:
+        try:
+            os.rename(old, new, src_dir_fd=self._directory, dst_dir_fd=self._directory)
+        except OSError as error:
+            raise _fault(error, "rename", old) from error
+        with self._files_lock:
+            replaced = self._files.pop(new, -1)
+            if old in self._files:
+                self._files[new] = self._files.pop(old)
+        if replaced >= 0:
+            os.close(replaced)
+
+    def remove(self, name: str) -> None:
+        try:
+            os.unlink(name, dir_fd=self._directory)
+        except OSError as error:
+            raise _fault(error, "remove", name) from error
+        with self._files_lock:
+            file = self._files.pop(name, -1)
+        if file >= 0:
+            os.close(file)
+
+    def lock(self) -> bool:
+        """A POSIX lock: it ends with the process, however that ends."""
+        if self._lock_file >= 0:
+            return True
+        flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC
+        try:
+            file = os.open(LOCK_NAME, flags, _FILE_MODE, dir_fd=self._directory)
+        except OSError as error:
+            raise _fault(error, "open", LOCK_NAME) from error
+        try:
+            fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            os.close(file)
+            if error.errno in (errno.EACCES, errno.EAGAIN):
+                return False
+            raise _fault(error, "lock", LOCK_NAME) from error
+        self._lock_file = file
+        return True
+
+    def free_bytes(self) -> int:
+        try:
+            found = os.fstatvfs(self._directory)
+        except OSError as error:
+            raise _fault(error, "statvfs", self.path) from error
+        return found.f_bavail * found.f_frsize
+
+    def close(self) -> None:
+        with self._files_lock:
+            files = list(self._files.values())
+            self._files.clear()
+        for file in files:
+            os.close(file)
+        if self._lock_file >= 0:
+            os.close(self._lock_file)
+            self._lock_file = -1
+        if self._directory >= 0:
+            os.close(self._directory)
+            self._directory = -1
+
+    def _file(self, name: str) -> int:
+        with self._files_lock:
+            file = self._files.get(name, -1)
+            if file < 0:
+                try:
+                    file = os.open(name, os.O_RDWR | os.O_CLOEXEC, dir_fd=self._directory)
+                except OSError as error:
+                    raise _fault(error, "open", name) from error
+                self._files[name] = file
+        return file
+
+
+def _allocate(file: int, length: int) -> None:
+    """Really allocates. Where the file system has no call for it, zeros are written."""
+    if length == 0:
+        return
+    try:
+        os.posix_fallocate(file, 0, length)
+    except OSError as error:
+        if error.errno not in (errno.EOPNOTSUPP, errno.EINVAL, errno.ENOSYS):
+            raise
+        offset = 0
+        while offset < length:
+            offset += os.pwrite(file, bytes(min(_ZERO_BYTES, length - offset)), offset)
+
+
+def _fault(error: OSError, call: str, name: str) -> DiskFault:
+    return DiskFault(error.errno or errno.EIO, call, name)
