@@ -86,6 +86,22 @@ def test_more_behind_an_unsent_rest_is_told_again(bench: Bench) -> None:
     assert bench.core.calls == [("unsent", handle, first), ("unsent", handle, first + 50)]
 
 
+def test_the_word_about_unsent_bytes_does_not_wait_for_an_event(bench: Bench) -> None:
+    handle, peer = bench.pair(send_buffer=4_096)
+    bench.reactor.flush([handle, b"x" * 100_000])
+    before_ns = time.monotonic_ns()
+    bench.poll(PATIENCE_NS)
+    assert bench.names(handle) == ["unsent"]
+    peer.shutdown(socket.SHUT_RD)
+    bench.poll()
+    other, other_peer = bench.pair(LINK)
+    other_peer.shutdown(socket.SHUT_RD)
+    bench.reactor.flush([other, b"x"])
+    bench.poll(PATIENCE_NS)
+    assert bench.names(other) == ["link_ended"]
+    assert time.monotonic_ns() - before_ns < PATIENCE_NS // 2
+
+
 def test_a_half_closed_client_with_a_full_window_is_waited_for_without_a_spin(bench: Bench) -> None:
     handle, peer = bench.pair(CLIENT, "tcp", send_buffer=4_096)
     data = pattern(700_000)
