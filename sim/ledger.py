@@ -210,8 +210,10 @@ class Ledger:
         if command.answered_ns < command.sent_ns + command.timeout_s * NS_PER_S:
             raise Violation(f"{client.name}: TIMED_OUT before its time")
         for record in self.records:
-            in_margin = record.held_since_ns + record.ttr_s * NS_PER_S - NS_PER_S <= command.sent_ns
-            if record.holder is client and in_margin and command.answered_ns < record.held_until_ns:
+            if record.holder is not client:
+                continue
+            latest_ns = self.possible[(client.name, record.id)][1]
+            if latest_ns - NS_PER_S <= command.sent_ns and command.answered_ns < record.held_until_ns:
                 raise Violation(f"{client.name}: TIMED_OUT in the margin of job {record.id}: DEADLINE_SOON is due")
 
     # ---------------------------------------------------------------- ends and faults
@@ -227,8 +229,7 @@ class Ledger:
         for record in self.records:
             if record.id and self.topology.slot_of_id(record.id) == slot:
                 record.holder = None
-                if record.acknowledged_ns and not record.dead_ns:
-                    record.dead_ns = now_ns
+                record.dead_ns = record.dead_ns or now_ns
             elif not record.id and not record.refused:
                 record.delete_sent = True
 
