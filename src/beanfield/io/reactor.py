@@ -45,6 +45,7 @@ BROKEN: Final = 0x008 | 0x010  # ERR and HUP: always reported, whatever the mask
 PEER_ENDED: Final = 0x2000  # RDHUP
 
 IOVECS_MAX: Final = 1_024  # pieces in one sendmsg; IOV_MAX of Linux
+TIMEOUT_MS_MAX: Final = 0x7FFF_FFFF  # epoll_wait takes no more; a wait may end before such a deadline, for nothing
 SEND_FLAGS: Final = getattr(socket, "MSG_NOSIGNAL", 0)
 
 NOTHING: Final = 0  # what a send attempt came to
@@ -383,7 +384,7 @@ class Reactor:
             return -1
         if timeout_ns <= 0:
             return 0
-        return (-(-timeout_ns // NS_PER_MS) - 0.5) / 1_000
+        return (min(-(-timeout_ns // NS_PER_MS), TIMEOUT_MS_MAX) - 0.5) / 1_000
 
     def _attend(self, core: Any) -> None:
         """Tell what flush() left unsent, and failures of sends (after the bytes that were there before)."""

@@ -8,7 +8,7 @@ import selectors
 
 from beanfield.constants import NEVER_NS, NS_PER_S
 from beanfield.io import reactor
-from beanfield.io.reactor import CLIENT, LINK, RAW, READABLE, WRITABLE, Poller
+from beanfield.io.reactor import CLIENT, LINK, RAW, READABLE, TIMEOUT_MS_MAX, WRITABLE, Poller
 
 __all__ = ["CLIENT", "LINK", "RAW", "Reactor"]
 
@@ -67,4 +67,4 @@ class Reactor(reactor.Reactor):
     def _timeout_s(self, timeout_ns: int) -> float:
         if timeout_ns >= NEVER_NS:
             return -1
-        return max(timeout_ns, 0) / NS_PER_S
+        return min(max(timeout_ns, 0) / NS_PER_S, TIMEOUT_MS_MAX // 1_000)

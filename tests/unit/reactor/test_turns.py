@@ -24,6 +24,14 @@ def test_a_poll_never_returns_before_its_time(bench: Bench) -> None:
             assert bench.reactor.now_ns() - before_ns >= timeout_ns
 
 
+def test_a_deadline_in_the_far_future_can_be_waited_for(bench: Bench) -> None:
+    _, peer = bench.pair()
+    for timeout_ns in (1 << 52, 1 << 61, NEVER_NS - 1, NEVER_NS):
+        peer.sendall(b"x")
+        bench.poll(timeout_ns)
+    assert len(bench.core.calls) == 4
+
+
 def test_a_signal_does_not_cut_a_wait_short(bench: Bench) -> None:
     seen: list[int] = []
     before = signal.signal(signal.SIGALRM, lambda number, frame: seen.append(number))
