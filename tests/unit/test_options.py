@@ -154,7 +154,7 @@ def test_long_options_take_both_forms_and_override_the_environment():
         (["--slot"], "unknown option: --slot"),
         (["--frontends", "0"], "--frontends 0: this version needs at least one frontend process"),
         (["--partitions", "5000"], "invalid number for --partitions (1 to 4096): 5000"),
-        (["--slots", "9", "--partitions", "8"], "9 slots need at least as many partitions, not 8"),
+        (["--slots", "9", "--partitions", "8"], "9 slots need as many partitions or more, not 8"),
         (["--slot-wait", "soon"], "invalid number of seconds for --slot-wait: soon"),
         (["--slot-wait", ".5"], "invalid number of seconds for --slot-wait: .5"),
         (["--memory", "0"], "invalid size for --memory: 0"),
