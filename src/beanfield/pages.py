@@ -20,8 +20,8 @@ An owner writes its cell before the replies of the turn leave: the next sequence
 somebody has seen.
 
     supervisor area 0 layout version   1 slots   2 frontends   3 pid   4 monotonic time of the start, ns
-                    5 draining (0, 1)  6 CPU time of the supervisor and of children that have ended, user, us   7 system, us
-                    LIVE_WORD + slot, LIVE_WORD + SLOTS_MAX + frontend:   generation * 4 + 2 (accepts clients) + 1 (is live)
+                    5 draining (0, 1)   6, 7 CPU time, user and system, of the supervisor and of children that ended, us
+                    LIVE_WORD + slot, LIVE_WORD + SLOTS_MAX + frontend: generation * 4 + 2 (accepts) + 1 (is live)
 
 A process is live from the moment the supervisor knows it serves to the moment it knows it does not. Gauges of a
 process that is not live, or whose page is from an older generation, are left out of every sum.
@@ -320,6 +320,7 @@ class OwnerCounters:
         self.binlog_current_index += other.binlog_current_index
         self.utime_us += other.utime_us
         self.stime_us += other.stime_us
+
 
 @mypyc_attr(native_class=True)
 class Snapshot:

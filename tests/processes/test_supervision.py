@@ -247,7 +247,10 @@ def test_killed_server_leaves_a_stale_path_that_the_next_one_takes() -> None:
         server.wait()
         server.assert_no_orphan()
         process = subprocess.Popen(
-            [*SERVE, *where_options(path)], env=program_environment(), stdin=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+            [*SERVE, *where_options(path)],
+            env=program_environment(),
+            stdin=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
         )
         try:
             client = wait_for(lambda: unix_connected(str(path)), "the next server on the path")

@@ -42,7 +42,7 @@ BEANSTALKD_OPTIONS = """Options:
  -h       show this help
 """
 
-LONG_OPTIONS = """Beyond beanstalkd (each may come from the environment instead: BEANFIELD_SLOTS for --slots, and so on):
+LONG_OPTIONS = """Beyond beanstalkd (or from the environment: BEANFIELD_SLOTS for --slots, and so on):
  --slots N          processes that own tubes and jobs (default: a quarter of the cores, at least 1)
  --frontends N      processes that speak to clients (default: the other cores, at least 1)
  --partitions N     how finely tube names are divided over the slots (default 256); fixed for the life of the data
@@ -148,9 +148,7 @@ def version_text() -> str:
 
 
 # ---------------------------------------------------------------- single options
-def _take_letters(
-    options: ServeOptions, argument: str, queue: list[str], usage: str, help_on_stderr: bool
-) -> None:
+def _take_letters(options: ServeOptions, argument: str, queue: list[str], usage: str, help_on_stderr: bool) -> None:
     """One argument of bundled letters; a value may be the rest of it or the next argument."""
     position = 1
     while position < len(argument):

@@ -77,7 +77,9 @@ def drop_privileges(options: ServeOptions) -> None:
     # Children are exec'ed, and what is not loaded yet is loaded by this user.
     for path, mode in ((sys.executable, os.X_OK), (os.__file__, os.R_OK), (__file__, os.R_OK)):
         if not os.access(path, mode):
-            raise Ending(EXIT_SETUID, err=f'{options.program}: user "{user}" may not use {path}, which the server needs\n')
+            raise Ending(
+                EXIT_SETUID, err=f'{options.program}: user "{user}" may not use {path}, which the server needs\n'
+            )
 
 
 def _warn(options: ServeOptions, text: str) -> None:

@@ -141,4 +141,3 @@ class RoleLoop:
     def say(self, kind: str, fields: dict[str, object] | None = None) -> None:
         """A message to the supervisor."""
         self.control.send(Message(kind, fields or {}))
-

@@ -32,7 +32,15 @@ class ChildProcess:
         self.generation = generation
         ours, theirs = socket.socketpair()
         try:
-            command = [sys.executable, "-I", "-c", BOOT, json.dumps(_module_path()), str(theirs.fileno()), str(os.getpid())]
+            command = [
+                sys.executable,
+                "-I",
+                "-c",
+                BOOT,
+                json.dumps(_module_path()),
+                str(theirs.fileno()),
+                str(os.getpid()),
+            ]
             environment = {name: value for name, value in os.environ.items() if name not in NOT_INHERITED}
             before = signal.pthread_sigmask(signal.SIG_BLOCK, GROUP_SIGNALS)
             try:
