@@ -5,6 +5,7 @@ Runs where `beanstalkd` is installed. BEANFIELD_ORACLE_SEEDS=100..140 plays othe
 
 from __future__ import annotations
 
+import difflib
 import os
 import time
 
@@ -61,9 +62,11 @@ class Comparison:
     def _compare_reply(self, who: int, command: bytes) -> None:
         self._log.append(f"client {who} > {command[:120]!r}")
         expected = self._oracle.reply(who, command)
-        self._log.append(f"        < {expected[:1500]}")
         given = self._ours.reply(who, command)
-        assert given == expected, self._report(f"Beanfield answers {given[:1500]}")
+        if given != expected:
+            different = "\n".join(difflib.ndiff(expected.split("\n"), given.split("\n")))
+            raise AssertionError(self._report(f"beanstalkd (-) and Beanfield (+):\n{different[:3000]}"))
+        self._log.append("        < " + expected[:500].replace("\n", ", "))
         self._moves.learn(who, command, expected)
 
     def _take_replies_of_waiting_clients(self) -> None:
