@@ -49,7 +49,7 @@ class Ledger:
         self.by_id: dict[int, JobRecord] = {}
         self.possible: dict[tuple[str, int], tuple[int, int]] = {}  # (client, id) -> earliest and latest deadline
         self.guessed: dict[int, int] = {}  # deletes of ids not known yet: when answered DELETED, or 0
-        self.answered: dict[str, int] = {}  # by verb
+        self.answered: dict[str, int] = {}  # by verb and word
 
     # ---------------------------------------------------------------- sent
     def new_body(self, size: int) -> bytes:
@@ -60,6 +60,8 @@ class Ledger:
         if command.verb == "put":
             self.records.append(JobRecord(len(self.records), command))
             return
+        if command.verb == "quit":
+            self.let_go(client)
         record = self.by_id.get(command.id)
         if command.verb == "delete" and record is not None:
             record.delete_sent = True
@@ -75,7 +77,8 @@ class Ledger:
 
     # ---------------------------------------------------------------- answered
     def answer(self, client: SimClient, command: Command) -> None:
-        self.answered[command.verb] = self.answered.get(command.verb, 0) + 1
+        kind = f"{command.verb} {command.reply_word.decode()}"
+        self.answered[kind] = self.answered.get(kind, 0) + 1
         word = command.reply_word
         if command.verb == "put":
             self._put_answered(client, command)
@@ -217,10 +220,14 @@ class Ledger:
                 raise Violation(f"{client.name}: TIMED_OUT in the margin of job {record.id}: DEADLINE_SOON is due")
 
     # ---------------------------------------------------------------- ends and faults
-    def client_over(self, client: SimClient) -> None:
+    def let_go(self, client: SimClient) -> None:
+        """From now on nothing is certain about what this client holds."""
         for record in self.records:
             if record.holder is client:
                 record.holder = None
+
+    def client_over(self, client: SimClient) -> None:
+        self.let_go(client)
         for key in [key for key in self.possible if key[0] == client.name]:
             del self.possible[key]
 

@@ -281,7 +281,9 @@ class SlotLog(LiveJobs):
         least = self.answered(promised_position)
         successor = SlotLog(self.disk, int(self.log.space.segment_bytes), int(self.log.sync_ns), self.now_ns)
         hashes = [entry[0] for entry in self.history[least:]]
-        assert successor.hash in hashes, f"not a state that this slot was in since answer {least} of {len(self.history)}"
+        assert successor.hash in hashes, (
+            f"not a state that this slot was in since answer {least} of {len(self.history)}"
+        )
         assert successor.next_sequence >= self.next_sequence, "an id would be used again"
         return successor
 

@@ -107,9 +107,7 @@ class Workload:
         manner = random.randrange(5)
         if manner == 0 and not client.unsent:
             client.half_close()
-            for record in self.ledger.records:
-                if record.holder is client:
-                    record.holder = None
+            self.ledger.let_go(client)
         elif manner == 1:
             # A command half said, a body half sent.
             command = self.choose(client)
