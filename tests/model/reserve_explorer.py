@@ -228,7 +228,9 @@ LARGE: Final = (
 def main() -> int:
     parser = argparse.ArgumentParser(description="Explores the model of the multi-owner reserve.")
     parser.add_argument("--list", action="store_true", help="name the configurations")
-    parser.add_argument("--config", action="append", help="explore this one (may be repeated; all small ones if absent)")
+    parser.add_argument(
+        "--config", action="append", help="explore this one (may be repeated; all small ones if absent)"
+    )
     parser.add_argument("--states", type=int, default=1_000_000, help="give up after this many states")
     parser.add_argument("--without", action="append", default=[], choices=Rules._fields, help="take a rule away")
     options = parser.parse_args()

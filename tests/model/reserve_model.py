@@ -20,10 +20,10 @@ The rules can be switched one by one (`Rules`), so that a test can show what eac
 """
 
 from tests.model.reserve_state import (
+    AGAIN,
     ASKED,
     AT_ONCE,
     CANCELLED,
-    AGAIN,
     CHOOSING,
     EMPTY,
     GONE,
@@ -43,7 +43,6 @@ from tests.model.reserve_state import (
     Config,
     Instant,
     Key,
-    Session,
     State,
     Violation,
     Waiter,
@@ -441,7 +440,8 @@ class World:
         self.budget[2] -= 1
         words = list(self.sessions[s].words)
         offered = any(word[0] == OFFER for word in words)
-        session = self.sessions[s] = self.sessions[s]._replace(disturbed=True)  # no promise about order with slow owners
+        # No promise about order with slow owners.
+        self.sessions[s] = self.sessions[s]._replace(disturbed=True)
         if offered:
             key, o = min((word[1], o) for o, word in enumerate(words) if word[0] == OFFER)
             self._set_word(s, o, TAKING)

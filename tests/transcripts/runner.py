@@ -99,8 +99,8 @@ class Connection:
 class Run:
     """One run of one transcript.
 
-    For beanstalkd 1.12 `quoted` is False, its YAML has no quotes, and `settle_seconds` is the time it is given to notice a
-    close: under load it may read another connection's next command first. Beanfield promises that it does not.
+    For beanstalkd 1.12 `quoted` is False, its YAML has no quotes, and `settle_seconds` is the time it is given to notice
+    a close: under load it may read another connection's next command first. Beanfield promises that it does not.
     """
 
     def __init__(
@@ -265,7 +265,8 @@ class Run:
             if connection.answered:
                 connection.send(b"list-tube-used\r\n")
                 try:
-                    self._take(connection, re.compile(rb"USING [^\r\n]*\r\n"), "USING", connection.sent_at + REPLY_SECONDS)
+                    answer = re.compile(rb"USING [^\r\n]*\r\n")
+                    self._take(connection, answer, "USING", connection.sent_at + REPLY_SECONDS)
                 except Mismatch as error:
                     raise Mismatch(f"{self._transcript.name}.txt: {name} is not in step at the end: {error}") from error
             connection.wait(0.0)

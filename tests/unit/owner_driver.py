@@ -80,7 +80,9 @@ def frame(opcode: int, session: int, request: int, *words: int, body: bytes = b"
 class Owner:
     """Slot 0 of two, with `default`, and its links. `keep_unsent`: nobody reads what is sent."""
 
-    def __init__(self, journal: Journal | None = None, memory_bytes_max: int = 1 << 40, first_sequence: int = 0) -> None:
+    def __init__(
+        self, journal: Journal | None = None, memory_bytes_max: int = 1 << 40, first_sequence: int = 0
+    ) -> None:
         self.now_ns = 1_000 * NS_PER_S
         config = OwnerConfig(0, 1, RUN_ID, TOPOLOGY, 0, first_sequence, memory_bytes_max)
         self.core = OwnerCore(config, MemoryJournal() if journal is None else journal)

@@ -3,12 +3,12 @@
 import random
 
 import pytest
-from tests.unit.owner_driver import TOPOLOGY, Frame, LinkEnd, Owner, frame
 
 from beanfield.constants import CHUNK_BYTES, LINK_UNSENT_BYTES_HIGH, NS_PER_MS, NS_PER_S, SYNC_NS
 from beanfield.engine.invariants import check_engine
 from beanfield.ipc import frames
 from beanfield.ipc.actions import ACT_PAUSE, ACT_RESUME
+from tests.unit.owner_driver import TOPOLOGY, Frame, LinkEnd, Owner, frame
 
 SECOND = NS_PER_S
 
@@ -279,7 +279,9 @@ def test_put_is_refused_above_the_memory_limit_and_all_else_works() -> None:
     end.attach(1)
     for request in range(1, 6):
         put(end, 1, request, b"m" * 100)
-    assert b"".join(texts(end.take())) == b"INSERTED 1\r\nINSERTED 17\r\nINSERTED 33\r\nOUT_OF_MEMORY\r\nOUT_OF_MEMORY\r\n"
+    assert (
+        b"".join(texts(end.take())) == b"INSERTED 1\r\nINSERTED 17\r\nINSERTED 33\r\nOUT_OF_MEMORY\r\nOUT_OF_MEMORY\r\n"
+    )
     end.plain(frames.RESERVE, 1, 6)
     end.words(frames.DELETE, 1, 7, 1)
     put(end, 1, 8)

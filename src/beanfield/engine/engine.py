@@ -12,7 +12,7 @@ from mypy_extensions import i64, mypyc_attr
 from beanfield.constants import NS_PER_S
 from beanfield.engine.job import BURIED, DELAYED, READY, RESERVED, Job, counted
 from beanfield.engine.session import NO_REQUEST, Gate, Session
-from beanfield.engine.tube import NEVER, Tube
+from beanfield.engine.tube import Tube
 from beanfield.engine.waiting import WaitingRoom
 from beanfield.engine.watchset import WatchSet
 from beanfield.pages import OwnerCounters
@@ -30,7 +30,9 @@ DONE_ENDED: Final[i64] = 2  # done, and it ended the session's own reservation
 class Engine(WaitingRoom):
     """One slot. Ids may be any number >= 1."""
 
-    def __init__(self, topology: Topology, slot: i64, created_offset_ns: i64, counters: OwnerCounters, journal: Journal) -> None:
+    def __init__(
+        self, topology: Topology, slot: i64, created_offset_ns: i64, counters: OwnerCounters, journal: Journal
+    ) -> None:
         super().__init__(topology, slot, created_offset_ns, counters, journal)
         self.sets: dict[int, list[WatchSet]] = {}  # by key
         self.detaching: list[Session] = []  # gone, with reservations still to be returned

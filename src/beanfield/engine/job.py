@@ -27,7 +27,9 @@ NOWHERE: Final[i32] = -1
 class Job:
     """One job. Priority, delay and TTR are 0 .. 2^32 - 1; delay and TTR in whole seconds, times in nanoseconds."""
 
-    def __init__(self, id: i64, tube: i32, created_ns: i64, priority: i64, delay_s: i64, ttr_s: i64, body: bytes) -> None:
+    def __init__(
+        self, id: i64, tube: i32, created_ns: i64, priority: i64, delay_s: i64, ttr_s: i64, body: bytes
+    ) -> None:
         self.id: i64 = id
         self.created_ns: i64 = created_ns  # on the server's own time line: comparable over all slots
         self.deadline_ns: i64 = 0  # RESERVED: end of the TTR; DELAYED: end of the delay; BURIED: burial number

@@ -29,7 +29,9 @@ COST: Final[i64] = JOB_COST_BYTES
 class Store:
     """State of one slot. `budget` is how many jobs the present turn may still move in bulk."""
 
-    def __init__(self, topology: Topology, slot: i64, created_offset_ns: i64, counters: OwnerCounters, journal: Journal) -> None:
+    def __init__(
+        self, topology: Topology, slot: i64, created_offset_ns: i64, counters: OwnerCounters, journal: Journal
+    ) -> None:
         self.topology: Topology = topology
         self.slot: i64 = slot
         self.created_offset_ns: i64 = created_offset_ns

@@ -5,7 +5,7 @@ Knows Job and heaps only. The engine decides when a tube comes and goes.
 
 from typing import TYPE_CHECKING, Final
 
-from mypy_extensions import i32, i64, mypyc_attr
+from mypy_extensions import i64, mypyc_attr
 
 from beanfield.engine.heap import ReadyHeap, TimeHeap
 from beanfield.engine.job import Job

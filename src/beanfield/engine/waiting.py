@@ -48,7 +48,9 @@ class HoldNote:
 class WaitingRoom(Store):
     """Store plus those who wait."""
 
-    def __init__(self, topology: Topology, slot: i64, created_offset_ns: i64, counters: OwnerCounters, journal: Journal) -> None:
+    def __init__(
+        self, topology: Topology, slot: i64, created_offset_ns: i64, counters: OwnerCounters, journal: Journal
+    ) -> None:
         super().__init__(topology, slot, created_offset_ns, counters, journal)
         self.arrival_last: i64 = 0
         self.holds: deque[HoldNote] = deque()  # all holds are equally long, so this is in order of their ends

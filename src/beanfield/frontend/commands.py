@@ -16,7 +16,15 @@ from beanfield.frontend.slots import SLOT_UNAVAILABLE
 from beanfield.frontend.state import NO_FLAGS, FrontendState
 from beanfield.ipc import frames
 from beanfield.ipc.actions import ACT_PAUSE, ACT_RESUME
-from beanfield.ipc.codec import write_body, write_plain, write_put, write_word, write_word_body, write_words2, write_words3
+from beanfield.ipc.codec import (
+    write_body,
+    write_plain,
+    write_put,
+    write_word,
+    write_word_body,
+    write_words2,
+    write_words3,
+)
 from beanfield.proto import ops, replies
 from beanfield.proto.yaml import tube_list
 

@@ -10,9 +10,9 @@ not whether its owners live in other processes.
 """
 
 from librt.strings import BytesWriter
-from mypy_extensions import i64, mypyc_attr
+from mypy_extensions import mypyc_attr
 
-from beanfield.constants import CLIENT_UNSENT_BYTES_MAX, DEFAULT_TUBE, IPC_VERSION, NEVER_NS, SYNC_POLLS
+from beanfield.constants import CLIENT_UNSENT_BYTES_MAX, DEFAULT_TUBE, IPC_VERSION, SYNC_POLLS
 from beanfield.errors import LinkFault
 from beanfield.frontend import parking, reserve
 from beanfield.frontend.answers import ask_more, session_frame

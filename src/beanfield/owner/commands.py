@@ -68,7 +68,8 @@ class Commands:
     # ---------------------------------------------------------------- one frame
 
     def execute(
-        self, link: OwnerLink, seat: Seat, opcode: i64, flags: i64, request: i64, a: i64, b: i64, c: i64, body: bytes, now_ns: i64
+        self, link: OwnerLink, seat: Seat, opcode: i64, flags: i64, request: i64,
+        a: i64, b: i64, c: i64, body: bytes, now_ns: i64,
     ) -> None:
         """A frame of an open session that is not blocked. The commonest first."""
         if opcode == frames.PUT:
@@ -87,7 +88,8 @@ class Commands:
             self._execute_look(link, seat, opcode, request, a, body, now_ns)
 
     def _execute_session(
-        self, link: OwnerLink, seat: Seat, opcode: i64, flags: i64, request: i64, a: i64, b: i64, c: i64, body: bytes, now_ns: i64
+        self, link: OwnerLink, seat: Seat, opcode: i64, flags: i64, request: i64,
+        a: i64, b: i64, c: i64, body: bytes, now_ns: i64,
     ) -> None:
         engine = self.engine
         if opcode == frames.ASK:
@@ -125,7 +127,9 @@ class Commands:
                 engine.ignore(seat, body)
             link.reply(seat.number, request, 0, b"")
 
-    def _execute_job(self, link: OwnerLink, seat: Seat, opcode: i64, request: i64, a: i64, b: i64, c: i64, now_ns: i64) -> None:
+    def _execute_job(
+        self, link: OwnerLink, seat: Seat, opcode: i64, request: i64, a: i64, b: i64, c: i64, now_ns: i64
+    ) -> None:
         if opcode == frames.RELEASE:
             self._release(link, seat, request, a, b, c, now_ns)
         elif opcode == frames.BURY:
@@ -139,7 +143,9 @@ class Commands:
         else:
             self._kick_job(link, seat, request, a, now_ns)
 
-    def _execute_look(self, link: OwnerLink, seat: Seat, opcode: i64, request: i64, a: i64, body: bytes, now_ns: i64) -> None:
+    def _execute_look(
+        self, link: OwnerLink, seat: Seat, opcode: i64, request: i64, a: i64, body: bytes, now_ns: i64
+    ) -> None:
         if opcode == frames.MORE:
             self._more(link, seat, request)
         elif opcode == frames.STATS:
@@ -164,7 +170,8 @@ class Commands:
         seat.pieces_bytes += len(piece)
 
     def _put(
-        self, link: OwnerLink, seat: Seat, request: i64, priority: i64, delay_ns: i64, ttr_ns: i64, body: bytes, now_ns: i64
+        self, link: OwnerLink, seat: Seat, request: i64,
+        priority: i64, delay_ns: i64, ttr_ns: i64, body: bytes, now_ns: i64,
     ) -> None:
         tube = seat.used
         if tube is None:
@@ -190,7 +197,8 @@ class Commands:
             self.log.append("put refused: the job ids of this slot are used up")
             link.reply(seat.number, request, 0, replies.INTERNAL_ERROR)
             return
-        if engine.counters.next_sequence >= self.journal.sequence_limit or not self.journal.can_put(id, tube.name, body):
+        has_sequence = engine.counters.next_sequence < self.journal.sequence_limit
+        if not has_sequence or not self.journal.can_put(id, tube.name, body):
             link.reply(seat.number, request, 0, replies.OUT_OF_MEMORY)
             return
         engine.put(tube, id, priority, delay_s, ttr_s, body, now_ns)
@@ -264,7 +272,9 @@ class Commands:
         else:
             link.reply(seat.number, request, frames.FLAG_ENDED if result == DONE_ENDED else 0, replies.DELETED)
 
-    def _release(self, link: OwnerLink, seat: Seat, request: i64, id: i64, priority: i64, delay_ns: i64, now_ns: i64) -> None:
+    def _release(
+        self, link: OwnerLink, seat: Seat, request: i64, id: i64, priority: i64, delay_ns: i64, now_ns: i64
+    ) -> None:
         delay_s = delay_ns // SECOND
         check_number(priority)
         check_number(delay_s)
@@ -427,7 +437,9 @@ class Commands:
         self.syncs.begin(link, seat, Deferred(opcode, 0, request, a, b, c, b""), self.links, now_ns)
         return True
 
-    def _holds_synced(self, link: OwnerLink, seat: Seat, opcode: i64, flags: i64, request: i64, a: i64, now_ns: i64) -> bool:
+    def _holds_synced(
+        self, link: OwnerLink, seat: Seat, opcode: i64, flags: i64, request: i64, a: i64, now_ns: i64
+    ) -> bool:
         """The same, before a reserve gets less than a job that is held through another link: its DROP may be near."""
         watched = seat.watched
         assert watched is not None
