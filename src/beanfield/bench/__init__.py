@@ -1,0 +1,1 @@
+"""`beanfield bench`: a load generator for servers of the beanstalkd protocol."""
