@@ -20,8 +20,8 @@ run:
 	@$(PYTHON) tools/environments.py run
 	@exec $(VENVS)/.venv/bin/beanfield serve -l 127.0.0.1 $(ARGS)
 
-test: system-packages check
-	@$(PYTHON) tools/test.py interpreted compiled
+test: system-packages
+	@$(PYTHON) tools/test.py sources interpreted compiled
 
 test-interpreted test-compiled: system-packages
 	@$(PYTHON) tools/test.py $(@:test-%=%) -- $(PYTEST_ARGS)

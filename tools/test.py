@@ -1,13 +1,15 @@
-"""Runs the tests of the installed builds: python3 tools/test.py [interpreted] [compiled] [-- pytest's arguments]
+"""Runs checks and tests: python3 tools/test.py [sources] [interpreted] [compiled] [-- pytest's arguments]
 
-Each build is installed into its own environment and tested there; the tests cannot see src. All runs are made, also
-after one that failed; then the exit code says so. With arguments for pytest there is one run, with exactly these.
+`sources` is what tools/check.py does. Each build is installed into its own environment and tested there; the tests
+cannot see src. Tests that start servers run one after the other, all others on two cores. All runs are made, also after
+one that failed; then the exit code says so. With arguments for pytest there is one run, with exactly these.
 """
 
 import os
 import subprocess
 import sys
 
+from check import check
 from environments import can_compile, ensure
 from project import ROOT, say
 
@@ -53,7 +55,10 @@ def main() -> None:
     arguments = words[words.index("--") + 1 :] if "--" in words else []
     builds = words[: words.index("--")] if "--" in words else words
     failed = []
-    for build in builds or ["interpreted", "compiled"]:
+    for build in builds or ["sources", "interpreted", "compiled"]:
+        if build == "sources":
+            failed += check()
+            continue
         if build == "compiled" and not can_compile():
             say("no C compiler found (or BEANFIELD_PURE is set): only the interpreted build is tested")
             continue

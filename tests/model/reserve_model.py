@@ -179,7 +179,7 @@ class World:
         place = 0
         while place < len(self.waiters[o]):
             waiter = self.waiters[o][place]
-            s, r = waiter.session, waiter.request
+            s = waiter.session
             if waiter.phase != WAITING or waiter.syncing:
                 place += 1
                 continue

@@ -83,7 +83,7 @@ class Beanstalkd:
 
     def __init__(self, options: tuple[str, ...]) -> None:
         # Until the server has it, a free port may be taken by someone else: then another one is tried.
-        for attempt in range(5):
+        for _ in range(5):
             host, port = "127.0.0.1", free_port()
             self.address: Address = (host, port)
             self._process = subprocess.Popen(
