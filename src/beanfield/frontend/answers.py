@@ -213,7 +213,7 @@ def _chunk(state: FrontendState, link: SlotLink, seat: Seat) -> None:
 
 
 def _list_piece(state: FrontendState, session: Session, seat: Seat) -> None:
-    """A piece of one slot's list of tubes; the rest is asked for at once, or the next slot, or the client has it all."""
+    """A piece of one slot's list of tubes; what is left is asked for at once, of this slot and then of the next."""
     request = session.flight_first
     if not stats.add_piece(session, seat.link.frames.body()):
         write_plain(seat.link.writer, frames.MORE, NO_FLAGS, seat.number, request)
@@ -224,4 +224,3 @@ def _list_piece(state: FrontendState, session: Session, seat: Seat) -> None:
         stats.answer_list(state, session)
         session.op = 0
     state.free(session)
-

@@ -123,7 +123,7 @@ def _lost(state: FrontendState, session: Session, seat: Seat) -> None:
 
 
 def _repeat(state: FrontendState, session: Session, seat: Seat) -> None:
-    """An unanswered command that may be sent again. Giving up a reference on a slot that is down is confirmed at once."""
+    """An unanswered command that may be sent again; but giving up a reference on a slot that is down is confirmed."""
     op = session.op
     if op == OP_USE and session.use_stage == UNUSE_OLD:
         session.use_stage = USE_NEW

@@ -112,7 +112,8 @@ class FrontendState:
         """Whether anything more may be asked for this client. If not, the session is looked at again in time."""
         if self.unsent_bytes(session) <= CLIENT_UNSENT_BYTES_MAX:
             return True
-        self.look_again(session)
+        if session.unsent_bytes <= CLIENT_UNSENT_BYTES_MAX:
+            self.look_again(session)  # only this turn's replies are in the way
         return False
 
     # ---------------------------------------------------------------- order of work
