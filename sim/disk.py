@@ -1,9 +1,9 @@
 """A simulated disk: the same interface as the real one, a page cache in memory, and everything that can go wrong.
 
-What a file holds in the cache and what is on the platter are two things, and so are names. `sync` moves a file's dirty
-sectors over, `sync_directory` the names. A killed process loses nothing (`killed`); a power loss keeps an arbitrary part
-of what was not synced, sector by sector and name by name (`power_lost`). A failed sync does what Linux does: it reports
-the error once, forgets which sectors were dirty, and goes on showing the cached bytes.
+What a file holds in the cache and what is on the platter are two things, and so are names. `sync` moves a file's
+dirty sectors over, `sync_directory` the names. A killed process loses nothing (`killed`); a power loss keeps an
+arbitrary part of what was not synced, sector by sector and name by name (`power_lost`). A failed sync does what Linux
+does: it reports the error once, forgets which sectors were dirty, and goes on showing the cached bytes.
 
 Faults are switched on by attributes. All chance comes from the Random that is given.
 """

@@ -12,6 +12,7 @@ import random
 
 from beanfield.engine.job import BURIED, DELAYED, READY, RESERVED, Job
 from beanfield.routing import Topology
+from beanfield.wal.batches import LogConfig
 from beanfield.wal.disk import Disk, DiskFault
 from beanfield.wal.identity import encode_identity
 from beanfield.wal.journal import LiveJobs
@@ -73,20 +74,10 @@ class SlotLog(LiveJobs):
             self.hash ^= self._hash_of(job)
         # (hash of all jobs, position an answer waits for; 0: nobody waits)
         self.history: list[tuple[int, int]] = [(self.hash, 0)]
-        opened = open_log(self.recovery, disk, segment_bytes, b"nonce" + str(self.recovery.lease_serial).encode())
-        self.log = WalJournal(
-            disk,
-            opened,
-            self,
-            SLOT,
-            TOPOLOGY.cluster_id,
-            TOPOLOGY.partitions,
-            segment_bytes,
-            segment_bytes,
-            sync_ns,
-            b"nonce" + str(self.recovery.lease_serial).encode(),
-            WALL_OFFSET_NS,
-        )
+        nonce = b"nonce" + str(self.recovery.lease_serial).encode()
+        opened = open_log(self.recovery, disk, segment_bytes, nonce)
+        config = LogConfig(SLOT, TOPOLOGY.cluster_id, TOPOLOGY.partitions, segment_bytes, segment_bytes, sync_ns, nonce)
+        self.log = WalJournal(config, disk, opened, WALL_OFFSET_NS, self)
         self.next_burial = opened.burial_max + 1
         self.next_sequence = opened.lease.next_sequence
 

@@ -1,4 +1,4 @@
-"""Bytes of a segment back to records: one at a time through attributes, so that a replay allocates only names and bodies.
+"""Bytes of a segment back to records: one at a time through attributes, so that a replay allocates little.
 
 RecordReader gives what is valid and stops for good at the first thing that is not. TailScan then says what lies behind
 that place, which decides between a torn tail and damage (docs/wal.md, Recovery). Neither knows files: bytes are given

@@ -2,9 +2,9 @@
 
 The file has two cells, a block each, written in turn, in place, and synced. A cell says: every sequence below
 `sequence_limit` may have been given out. It is durable before the first of them is. A clean stop writes the exact next
-sequence; a crash skips what was left. The newest valid cell counts. If the other cell is neither valid nor empty, it was
-torn in the middle of its write (then its limit was never used), or it has rotted (then it was): a whole block, the most
-that it can have been ahead, is skipped.
+sequence; a crash skips what was left. The newest valid cell counts. If the other cell is neither valid nor empty, it
+was torn in the middle of its write (then its limit was never used), or it has rotted (then it was): a whole block, the
+most that it can have been ahead, is skipped.
 
     0 magic "BEANIDS\\n"   8 version u32   12 slot u32   16 serial i64   24 sequence_limit i64   32 cluster id
     48 zeros to 59        60 CRC-32 of bytes 0 to 59

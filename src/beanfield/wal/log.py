@@ -3,243 +3,61 @@
 A turn: the engine's changes append records to one open batch in memory; `settle` copies jobs out of old segments if it
 is time to, and closes the batch. Then the loop, not the core, goes on:
 
-    for request in log.take_writes():   disk.write(...); log.wrote(request, now)    at once, in order; `wrote` only on success
-    for request in log.take_requests(now):   hand it to a helper;    later log.completed(request, now) or log.refused(...)
+    for request in log.take_writes():        disk.write(...), then log.wrote(request, now); at once, in order
+    for request in log.take_requests(now):   hand it to a helper; later log.completed(...) or log.refused(...)
 
 Rules: a segment is finished by END and synced before its successor gets a byte, so batches behind a border wait in
 `_chunks`. Everything unsynced lies in one segment. `position`, `written_position`, `synced_position` only grow, and
 synced <= written. The same log in the same turns makes the same requests: there is no clock and no chance in here.
 
-Knows no files beyond the requests, with one exception: space for a body of its own is taken in can_put, because the
-answer to the client depends on it.
+Knows no files beyond its requests. The parts it stands on: batches.py, cleaning.py.
 """
 
 from typing import Final
 
-from librt.strings import BytesWriter, read_i64_le
-from mypy_extensions import i32, i64, mypyc_attr
+from mypy_extensions import i64, mypyc_attr
 
-from beanfield.constants import (
-    CLEAN_TURN_BYTES_MAX,
-    CLEAN_TURN_JOBS_MAX,
-    LONE_MARK_NS,
-    NEVER_NS,
-    SEGMENT_PARTS,
-    SPACE_RETRY_NS,
-    WRITE_RETRY_NS,
-)
-from beanfield.engine.job import Job
-from beanfield.wal.codec import position_of
+from beanfield.constants import LONE_MARK_NS, NEVER_NS, SPACE_RETRY_NS, WRITE_RETRY_NS
+from beanfield.wal.batches import LogConfig
+from beanfield.wal.cleaning import CleanedJournal
 from beanfield.wal.disk import Disk, DiskFault
-from beanfield.wal.journal import Journal, LiveJobs
-from beanfield.wal.lease import Lease, cell_offset
+from beanfield.wal.journal import LiveJobs
+from beanfield.wal.lease import cell_offset
 from beanfield.wal.opening import Opened, segment_salt
-from beanfield.wal.records import (
-    CHANGE_BYTES,
-    CLAIM_BYTES,
-    COPY,
-    COUNT_BYTES,
-    DELETE_BYTES,
-    MARK_BYTES,
-    PAUSE_BYTES,
-    PUT,
-    copy_bytes,
-    write_change,
-    write_count,
-    write_delete,
-    write_end,
-    write_job,
-    write_mark,
-    write_pause,
-)
 from beanfield.wal.requests import LEASE, MAKE, RECYCLE, RETIRE, SYNC, WRITE, Request
 from beanfield.wal.segments import Segment, body_name, encode_header, segment_name
-from beanfield.wal.space import NO_CLEANING, PACED, Space
 
 SYNC_EVERY_TURN: Final[i64] = 0  # -f 0
 SYNC_NEVER: Final[i64] = -1  # -F
-PARTS: Final[i64] = SEGMENT_PARTS
-WAITING_BYTES_MAX: Final[i64] = 8_388_608  # of batches behind a segment that is being synced; above, clients wait
 BODY_REMOVAL_NS: Final[i64] = 50_000_000  # bodies of deleted jobs are given back with a sync at most so much later
 # What a RETIRE removes, in its `number`.
 REMOVES_EMPTIED: Final[i64] = 1
 REMOVES_SPARE: Final[i64] = 2
 REMOVES_BODIES: Final[i64] = 3
-PACE: Final[i64] = 4  # bytes copied for each byte written, when cleaning is PACED
 
 
 @mypyc_attr(native_class=True)
-class Chunk:
-    """A closed batch, or the part of one that lies in one segment."""
-
-    def __init__(
-        self, segment: Segment, offset: i64, data: bytes, bodies: list[Job], last: bool, durable_position: i64
-    ) -> None:
-        self.segment: Segment = segment
-        self.offset: i64 = offset
-        self.data: bytes = data
-        self.bodies: list[Job] = bodies  # written into their own files first
-        self.last: bool = last  # ends in END
-        self.end_position: i64 = position_of(segment.number, offset + len(data))
-        self.durable_position: i64 = durable_position  # behind the last record that somebody waits for
-
-
-@mypyc_attr(native_class=True)
-class WalJournal(Journal):
+class WalJournal(CleanedJournal):
     """One slot's log, open for writing."""
 
-    def __init__(
-        self,
-        disk: Disk,
-        opened: Opened,
-        jobs: LiveJobs,
-        slot: i64,
-        cluster_id: bytes,
-        partitions: i64,
-        segment_bytes: i64,
-        segment_bytes_given: i64,
-        sync_ns: i64,
-        nonce: bytes,
-        wall_offset_ns: i64,
-    ) -> None:
-        super().__init__()
-        assert sync_ns >= SYNC_NEVER
-        self.disk: Disk = disk
-        self.jobs: LiveJobs = jobs
-        self.slot: i64 = slot
-        self.cluster_id: bytes = cluster_id
-        self.partitions: i64 = partitions
-        self.segment_bytes_given: i64 = segment_bytes_given
-        self.sync_ns: i64 = sync_ns
-        self.nonce: bytes = nonce
-        self.wall_offset_ns: i64 = wall_offset_ns  # wall clock less monotonic clock; the loop may correct it
-        self.space: Space = Space(segment_bytes, opened.segments, opened.spares)
-        self.space.disk_full = opened.full
-        self.lease: Lease = opened.lease
-        self.sequence_limit = self.lease.limit
-        self.created_ns_max: i64 = opened.created_ns_max
-        current = self.space.current()
-        self.written_position: i64 = position_of(current.number, current.used)
-        self.synced_position: i64 = self.written_position
-        self.position = self.written_position
-        self.released_position = self.written_position
-        self._durable_written: i64 = self.written_position  # of what was written, what somebody waits for
-        self._floor: i64 = self.space.oldest().number
-        # The open batch lies at _batch_offset of the current segment.
-        self._batch: BytesWriter = BytesWriter()
-        self._batch_offset: i64 = current.used
-        self._batch_bodies: list[Job] = []
-        self._chunks: list[Chunk] = []
-        self._waiting_bytes: i64 = 0
-        self._marked_position: i64 = -1  # the synced position in the last mark
-        self._lone_mark_ns: i64 = 0  # when a mark alone is due; NEVER_NS: no
-        # Bodies with their own files.
-        self._own: set[int] = set(opened.own_bodies)
-        self._own_granted: i64 = 0  # the job whose file can_put has made
-        self._bodies_to_sync: list[str] = []
-        self._bodies_to_remove: list[str] = []
-        self._remove_position: i64 = 0  # all of them are deletable once this is synced
-        self._remove_ns: i64 = NEVER_NS  # when that sync is due
+    def __init__(self, config: LogConfig, disk: Disk, opened: Opened, wall_offset_ns: i64, jobs: LiveJobs) -> None:
+        super().__init__(config, disk, opened, wall_offset_ns, jobs)
+        assert config.sync_ns >= SYNC_NEVER
+        self.sync_ns: i64 = config.sync_ns
         # Syncs.
         self._syncing: bool = False
         self._sync_begun_ns: i64 = 0
+        self._durable_written: i64 = self.written_position  # of what was written, what somebody waits for
         self._unsynced_ns: i64 = NEVER_NS  # when the first record that somebody waits for was written, unsynced
         self._finished_position: i64 = 0  # end of a finished segment, if the written part ends there
-        # Cleaning.
-        self._clean_at: i64 = 0  # in the ids of the oldest segment
-        self._clean_ids: bytes = b""
-        self._emptied_positions: list[int] = []  # for each emptied segment, what must be synced before it may go
-        self._clean_position: i64 = 0  # the last emptied segment may go once this is synced
-        self._appended: i64 = 0  # bytes since the last settle
-        self._clean_blocked_ns: i64 = 0
-        # Requests under way.
-        self._making: bool = False
+        self._bodies_to_sync: list[str] = []
+        self._remove_ns: i64 = NEVER_NS  # when a sync is due for the sake of bodies_to_remove
+        # Requests under way, beside _making.
         self._removing: i64 = 0  # emptied segments being removed
-        self._dropping: bool = False
+        self._dropping: bool = False  # a spare
         self._space_retry_ns: i64 = 0
-        self._write_retry_ns: i64 = NEVER_NS  # a write found the disk full
         self._lease_retry_ns: i64 = 0
-        self._wants_segment: bool = False
-        # Statistics; `left_out` is for the log of the process.
-        self.records_written: i64 = 0
-        self.records_migrated: i64 = 0
-        self.left_out: i64 = 0
         self._judge()
-
-    # ---------------------------------------------------------------- asked before a change
-    def can_put(self, id: i64, tube_name: bytes, body: bytes) -> bool:
-        whole = copy_bytes(len(tube_name), len(body))
-        own = whole > self._record_bytes_max()
-        if own:
-            whole = copy_bytes(len(tube_name), 0)
-        if not self.space.can_hold(whole + CLAIM_BYTES) or not self._fits(whole):
-            self._wants_segment = True
-            return False
-        if own:
-            try:
-                self.disk.create(body_name(id), len(body))
-            except DiskFault as fault:
-                if not fault.full():
-                    raise
-                return False
-            self._own_granted = id
-        return True
-
-    def can_change(self) -> bool:
-        # Twice: what a change costs, and the delete that must still be possible.
-        return self._fits(CHANGE_BYTES + DELETE_BYTES)
-
-    # ---------------------------------------------------------------- told after a change
-    def put(self, job: Job, tube_name: bytes) -> None:
-        own = job.id == self._own_granted
-        if own:
-            self._own_granted = 0
-            self._own.add(job.id)
-        if job.created_ns > self.created_ns_max:
-            self.created_ns_max = job.created_ns
-        lease = self.lease
-        lease.used((job.id - 1) // self.partitions)
-        self._write_job(PUT, job, tube_name, own)
-        self._durable()
-
-    def change(self, job: Job, tube_name: bytes) -> None:
-        if self._begin_record(CHANGE_BYTES):
-            current = self.space.current()
-            self._appended_record(write_change(self._batch, current.salt, current.used, job, self.wall_offset_ns))
-            self._durable()
-        else:
-            assert False, "a change was told without room for it: can_change was not asked"
-
-    def count(self, job: Job) -> None:
-        # Room that only just suffices belongs to changes and deletes.
-        if self.stalled or not self._begin_record(COUNT_BYTES):
-            self.left_out += 1
-            return
-        current = self.space.current()
-        self._appended_record(write_count(self._batch, current.salt, current.used, job))
-
-    def delete(self, job: Job, tube_name: bytes) -> None:
-        fits = self._begin_record(DELETE_BYTES)
-        assert fits, "no room for a delete record, though every job has a claim to it"
-        current = self.space.current()
-        self._appended_record(write_delete(self._batch, current.salt, current.used, job.id))
-        self._durable()
-        own = self._is_own(job)
-        self.space.job_deleted(i64(job.segment), self._cost(job, tube_name, own), DELETE_BYTES)
-        if own:
-            self._own.remove(job.id)
-            self._bodies_to_remove.append(body_name(job.id))
-            self._remove_position = self.position
-        self._judge()
-
-    def pause(self, tube_name: bytes, pause_s: i64, until_ns: i64) -> None:
-        if self.stalled or not self._begin_record(PAUSE_BYTES + 8 + len(tube_name)):
-            self.left_out += 1
-            return
-        current = self.space.current()
-        until_wall_ns = until_ns + self.wall_offset_ns
-        self._appended_record(write_pause(self._batch, current.salt, current.used, tube_name, pause_s, until_wall_ns))
-        self._durable()
 
     # ---------------------------------------------------------------- each turn
     def settle(self, now_ns: i64) -> None:
@@ -278,7 +96,7 @@ class WalJournal(Journal):
         return self.space.current().number
 
     def stat_segment_bytes(self) -> i64:
-        return self.segment_bytes_given
+        return self.config.segment_bytes_given
 
     def stat_records_written(self) -> i64:
         return self.records_written
@@ -414,93 +232,6 @@ class WalJournal(Journal):
         busy = self._syncing or self._making or self._removing > 0 or self._dropping or self.lease.asked_limit != 0
         return not busy and len(self._chunks) == 0 and len(self._batch) == 0 and not self._unsynced()
 
-    # ---------------------------------------------------------------- appending
-    def _record_bytes_max(self) -> i64:
-        """The longest record that fits into any segment it could land in (an older one may be shorter)."""
-        smallest = self.space.current().bytes
-        for spare in self.space.spares:
-            if spare.bytes < smallest:
-                smallest = spare.bytes
-        if self.space.segment_bytes < smallest:
-            smallest = self.space.segment_bytes
-        return smallest // PARTS
-
-    def _fits(self, record_bytes: i64) -> bool:
-        return record_bytes + MARK_BYTES <= self.space.current().room() or len(self.space.spares) > 0
-
-    def _begin_record(self, record_bytes: i64) -> bool:
-        """Finds room in the current segment, going on to the next one if need be; a mark if the batch is new."""
-        space = self.space
-        if record_bytes + MARK_BYTES > space.current().room():
-            if len(space.spares) == 0:
-                return False
-            self._finish_segment()
-        if len(self._batch) == 0:
-            self._mark()
-        return True
-
-    def _mark(self) -> None:
-        current = self.space.current()
-        position = position_of(current.number, current.used)
-        current.used += write_mark(
-            self._batch, current.salt, current.used, position, self.synced_position, self._floor, self.created_ns_max
-        )
-        self._marked_position = self.synced_position
-        self._lone_mark_ns = NEVER_NS
-
-    def _finish_segment(self) -> None:
-        current = self.space.current()
-        position = position_of(current.number, current.used)
-        current.used += write_end(self._batch, current.salt, current.used, position)
-        assert current.used <= current.bytes
-        self._close_batch(True)
-        self.space.begin_spare()
-        self._batch_offset = self.space.current().used
-
-    def _appended_record(self, record_bytes: i64) -> None:
-        current = self.space.current()
-        current.used += record_bytes
-        assert current.room() >= 0
-        self._appended += record_bytes
-        self.records_written += 1
-
-    def _durable(self) -> None:
-        """Somebody waits for the record just appended."""
-        current = self.space.current()
-        self.position = position_of(current.number, current.used)
-        self._judge()
-
-    def _close_batch(self, last: bool) -> None:
-        if len(self._batch) == 0:
-            return
-        data = self._batch.getvalue()
-        current = self.space.current()
-        assert self._batch_offset + len(data) == current.used
-        self._chunks.append(Chunk(current, self._batch_offset, data, self._batch_bodies, last, self.position))
-        self._waiting_bytes += len(data)
-        self._batch = BytesWriter()
-        self._batch_bodies = []
-        self._batch_offset = current.used
-
-    def _cost(self, job: Job, tube_name: bytes, own: bool) -> i64:
-        return copy_bytes(len(tube_name), 0 if own else len(job.body)) + CLAIM_BYTES
-
-    def _is_own(self, job: Job) -> bool:
-        return len(self._own) > 0 and job.id in self._own
-
-    def _write_job(self, kind: i64, job: Job, tube_name: bytes, own: bool) -> None:
-        cost = self._cost(job, tube_name, own)
-        fits = self._begin_record(cost - CLAIM_BYTES)
-        assert fits, "a job was told without room for it: can_put was not asked"
-        current = self.space.current()
-        if own and kind == PUT:
-            self._batch_bodies.append(job)
-        self._appended_record(
-            write_job(self._batch, current.salt, current.used, kind, job, tube_name, own, self.wall_offset_ns)
-        )
-        self.space.job_added(current, job.id, cost)
-        job.segment = i32(current.number)
-
     # ---------------------------------------------------------------- durability
     def _unsynced(self) -> bool:
         return self._durable_written > self.synced_position
@@ -552,107 +283,22 @@ class WalJournal(Journal):
         if not self._unsynced():
             self._unsynced_ns = NEVER_NS
 
-    # ---------------------------------------------------------------- cleaning
-    def _can_clean_more(self) -> bool:
-        return self.space.cleaning() > PACED and self._fits(self._record_bytes_max())
-
-    def _clean(self, now_ns: i64) -> None:
-        """Copies jobs out of the oldest segment, within the turn's budget; a segment that is emptied raises the floor."""
-        space = self.space
-        urgency = space.cleaning()
-        if urgency == NO_CLEANING or now_ns < self._clean_blocked_ns:
-            return
-        budget: i64 = CLEAN_TURN_BYTES_MAX
-        if urgency == PACED and self._appended * PACE < budget:
-            budget = self._appended * PACE
-        copied_jobs: i64 = 0
-        steps: i64 = 0
-        while budget > 0 and copied_jobs < CLEAN_TURN_JOBS_MAX and steps < 20 * CLEAN_TURN_JOBS_MAX:
-            segment = space.oldest()
-            steps += 1
-            if segment.job_count == 0:
-                if not self._begin_record(MARK_BYTES):
-                    return
-                self._emptied(segment)
-                if space.cleaning() == NO_CLEANING:
-                    return
-                continue
-            id = self._next_id(segment)
-            job = self.jobs.find(id)
-            if job is None or job.segment != segment.number:
-                continue
-            cost = self._copy(job, segment, now_ns)
-            if cost == 0:
-                return
-            copied_jobs += 1
-            budget -= cost
-
-    def _next_id(self, segment: Segment) -> i64:
-        if self._clean_at == 0:
-            self._clean_ids = segment.ids.getvalue()
-        assert self._clean_at < len(self._clean_ids), "a segment counts more jobs than it has recorded"
-        id = read_i64_le(self._clean_ids, self._clean_at)
-        self._clean_at += 8
-        return id
-
-    def _copy(self, job: Job, segment: Segment, now_ns: i64) -> i64:
-        """Returns the bytes it took; 0: there was no room."""
-        tube_name = self.jobs.tube_name(job)
-        own = self._is_own(job)
-        cost = self._cost(job, tube_name, own)
-        becomes_own = not own and cost - CLAIM_BYTES > self._record_bytes_max()
-        if becomes_own:
-            # -s is smaller than it was when this job came.
-            if not self._give_own_file(job, now_ns):
-                self._clean_at -= 8
-                return 0
-        if not self._fits(cost - CLAIM_BYTES):
-            self._clean_at -= 8
-            return 0
-        space = self.space
-        space.job_moved(segment.number, cost)
-        self._write_job(COPY, job, tube_name, own or becomes_own)
-        self.records_migrated += 1
-        return cost
-
-    def _give_own_file(self, job: Job, now_ns: i64) -> bool:
-        try:
-            self.disk.create(body_name(job.id), len(job.body))
-        except DiskFault as fault:
-            if not fault.full():
-                raise
-            self._clean_blocked_ns = now_ns + SPACE_RETRY_NS
-            return False
-        self._own.add(job.id)
-        self._batch_bodies.append(job)
-        return True
-
-    def _emptied(self, segment: Segment) -> None:
-        """All its jobs are copied, in this batch or before. The mark behind the copies says so: a valid mark has a valid
-        log before it, so whoever sees the new floor has the copies too."""
-        self._floor = segment.number + 1
-        self._mark()
-        self.space.oldest_emptied()
-        self._clean_at = 0
-        self._clean_ids = b""
-        current = self.space.current()
-        self._clean_position = position_of(current.number, current.used)
-        self._emptied_positions.append(self._clean_position)
-
     # ---------------------------------------------------------------- space
     def _make_request(self, kind: i64, length: i64) -> Request:
         number = self.space.highest() + 1
         request = Request(kind)
         request.number = number
         request.length = length
-        request.data = encode_header(number, self.slot, self.cluster_id, length, segment_salt(self.nonce, number))
+        request.data = encode_header(
+            number, self.config.slot, self.config.cluster_id, length, segment_salt(self.config.nonce, number)
+        )
         self._making = True
         return request
 
     def _spare_made(self, request: Request) -> None:
         assert self._making
         self._making = False
-        salt = segment_salt(self.nonce, request.number)
+        salt = segment_salt(self.config.nonce, request.number)
         self.space.spare_made(Segment(request.number, request.length, salt))
 
     def _removal_requests(self, requests: list[Request]) -> None:
@@ -696,11 +342,3 @@ class WalJournal(Journal):
         for _ in range(count):
             self.space.removed()
             self._emptied_positions.pop(0)
-
-    def _judge(self) -> None:
-        """Brings `stalled` up to date."""
-        self.stalled = (
-            self._write_retry_ns != NEVER_NS
-            or self._waiting_bytes > WAITING_BYTES_MAX
-            or self.space.short(self._making)
-        )

@@ -96,7 +96,8 @@ class Replay:
         if index < 0:
             index = self._tube(reader.name)
             if index < 0:
-                return f"has a job of tube {reader.name!r}, which belongs to slot {self.topology.slot_of_name(reader.name)}"
+                slot = self.topology.slot_of_name(reader.name)
+                return f"has a job of tube {reader.name!r}, which belongs to slot {slot}"
         id = reader.id
         partitions = self.topology.partitions
         if (id - 1) % partitions != self.tube_partitions[index]:

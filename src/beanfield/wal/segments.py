@@ -187,7 +187,7 @@ class Segment:
 
 
 def job_cost(segment_bytes: i64, name_bytes: i64, body_bytes: i64) -> i64:
-    """What one live job is counted as: its longest record and its claims. A body with a file of its own is not in it."""
+    """What one live job is counted as: its longest record and its claims, without a body that has its own file."""
     whole = copy_bytes(name_bytes, body_bytes)
     if whole > segment_bytes // PARTS:
         whole = copy_bytes(name_bytes, 0)

@@ -1,4 +1,4 @@
-"""How much of a slot's segments is needed, and what follows: may a put be taken, make a segment, clean an old one, stall.
+"""How much of a slot's segments is needed, and what follows: take a put, make a segment, clean an old one, or wait.
 
 Terms (docs/wal.md, Space, has the argument):
 - live: the longest record of every job with its claims, and every delete record whose put's segment still exists;
