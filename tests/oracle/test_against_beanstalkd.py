@@ -65,7 +65,7 @@ class Comparison:
         given = self._ours.reply(who, command)
         if given != expected:
             different = "\n".join(difflib.ndiff(expected.split("\n"), given.split("\n")))
-            raise AssertionError(self._report(f"beanstalkd (-) and Beanfield (+):\n{different[:3000]}"))
+            raise AssertionError(self._report(f"beanstalkd (-) and Beanfield (+):\n{different[:1500]}"))
         self._log.append("        < " + expected[:500].replace("\n", ", "))
         self._moves.learn(who, command, expected)
 

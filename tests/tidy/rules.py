@@ -38,6 +38,7 @@ ROOMS: dict[str, set[str]] = {
     "owner": BASE | {"engine", "wal", "ipc", "proto", "routing", "pages"},
     "frontend": BASE | {"proto", "ipc", "routing", "pages"},
     "supervisor": BASE | {"ipc", "routing", "pages"},
+    "bench": BASE | {"ipc"},
     "io": BASE | {"ipc", "pages"},
 }
 BANNED_WORDS = {"util", "utils", "helper", "helpers", "common", "manager", "misc"}
