@@ -331,6 +331,7 @@ class Snapshot:
         self.owner = OwnerCounters()  # summed over all owners
         self.slots: i64 = 0
         self.slots_available: i64 = 0
+        self.slot_live: list[bool] = []  # by slot
         self.frontends: i64 = 0
         self.frontends_live: i64 = 0
         self.pid: i64 = 0  # of the supervisor
@@ -351,8 +352,9 @@ class Snapshot:
         self.frontend.add(counters)
 
     def add_owner(self, counters: OwnerCounters, live: bool) -> None:
-        """Add one owner's page, likewise."""
+        """Add one owner's page, likewise; slot by slot."""
         self.slots += 1
+        self.slot_live.append(live)
         if live:
             self.slots_available += 1
             self.utime_us += counters.utime_us

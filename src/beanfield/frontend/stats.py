@@ -88,7 +88,7 @@ def stats_text(state: FrontendState, snapshot: Snapshot) -> bytes:
 def tubes_count(state: FrontendState, snapshot: Snapshot) -> i64:
     """`default` exists even while its slot is down."""
     count = snapshot.owner.tubes
-    if not state.default_link.is_up():
+    if not snapshot.slot_live[state.topology.slot_of_name(DEFAULT_TUBE)]:
         count += 1
     return count
 

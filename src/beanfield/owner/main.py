@@ -73,6 +73,8 @@ def run_owner(start: Start, control: ControlSocket) -> int:
         memory_bytes_max=start.setting("memory_bytes"),
     )
     core = OwnerCore(config, MemoryJournal(), counters)
+    # What the core has from the start, the tube `default`, is on the page before anybody takes this owner for live.
+    page.publish()
     loop = OwnerLoop(start, core, control, page)
     loop.say("ready")
     return loop.run()
