@@ -12,6 +12,7 @@ import sys
 from check import check
 from environments import can_compile, ensure
 from project import ROOT, say
+from same_traces import compare
 
 # How a folder is run. Transcripts mostly wait for time to pass, so several servers are asked at once; tests that kill,
 # stop or load servers run alone, since how they behave beside another busy run is not what they test.
@@ -53,9 +54,9 @@ def test(build: str, arguments: list[str]) -> list[str]:
 def main() -> None:
     words = sys.argv[1:]
     arguments = words[words.index("--") + 1 :] if "--" in words else []
-    builds = words[: words.index("--")] if "--" in words else words
+    builds = (words[: words.index("--")] if "--" in words else words) or ["sources", "interpreted", "compiled"]
     failed = []
-    for build in builds or ["sources", "interpreted", "compiled"]:
+    for build in builds:
         if build == "sources":
             failed += check()
             continue
@@ -63,6 +64,8 @@ def main() -> None:
             say("no C compiler found (or BEANFIELD_PURE is set): only the interpreted build is tested")
             continue
         failed += test(build, arguments)
+    if {"interpreted", "compiled"} <= set(builds) and can_compile() and not arguments:
+        failed += compare()
     for what in failed:
         say(f"FAILED: {what}")
     sys.exit(1 if failed else 0)

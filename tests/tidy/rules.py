@@ -235,7 +235,7 @@ def links(source: Source) -> Iterator[str]:
         for target in re.findall(r"\]\(([^)#\s]+)[^)]*\)", line):
             if "://" not in target and not (folder / target).exists():
                 yield source.complaint(number, f"links to {target}, which does not exist")
-        for path, test in re.findall(r"`((?:src|tests|docs|sim|tools|benchmarks)/[\w./-]+)(?:::(\w+))?`", line):
+        for path, test in re.findall(r"`((?:src|tests|docs|sim|tools|benchmarks|deploy)/[\w./-]*)(?:::(\w+))?`", line):
             if not (ROOT / path).exists():
                 yield source.complaint(number, f"names {path}, which does not exist")
             elif test and not re.search(rf"\b{test}\b", (ROOT / path).read_text()):
