@@ -13,7 +13,7 @@ NS_PER_S: Final = 1_000_000_000
 # "No deadline": later than any clock reading; compares like a time.
 NEVER_NS: Final = 0x7FFF_FFFF_FFFF_FFFF
 
-# ---------------------------------------------------------------- client protocol (beanstalkd 1.13, contract sheet 0 to 2)
+# ---------------------------------------------------------------- client protocol (beanstalkd 1.13)
 LINE_BYTES_MAX: Final = 224  # with CRLF; a longer line is swallowed and answered BAD_FORMAT
 TUBE_NAME_BYTES_MAX: Final = 200
 U32_MAX: Final = 4_294_967_295
@@ -104,7 +104,7 @@ RESTART_FORGET_NS: Final = 10 * NS_PER_S  # after serving this long the back-off
 CRASHES_MAX: Final = 5  # so many crashes within CRASH_WINDOW_NS: a slot is unavailable, a frontend stays out
 CRASH_WINDOW_NS: Final = 60 * NS_PER_S
 CRASHED_RETRY_NS: Final = 30 * NS_PER_S  # a slot that crashed so often is tried again this often
-RELINK_NS: Final = 20 * NS_PER_MS  # a link that ended within RELINK_YOUNG_NS of its making is made again after this long,
+RELINK_NS: Final = 20 * NS_PER_MS  # a link that ended within RELINK_YOUNG_NS of its making is made again after this
 RELINK_YOUNG_NS: Final = 1 * NS_PER_S  # an older one at once
 STOP_OWNERS_NS: Final = 500 * NS_PER_MS  # on stop, owners wait this long for the frontends to go first
 STOP_KILL_NS: Final = 800 * NS_PER_MS  # on stop, what is left after this long is killed

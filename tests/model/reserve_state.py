@@ -53,7 +53,7 @@ class Rules(NamedTuple):
 
 
 class Config(NamedTuple):
-    """One world: `scripts[s]` are the reserves of session s, each (can it time out: 0 never, 1 yes, 2 at once; owners)."""
+    """One world: `scripts[s]` are the reserves of session s, each (times out: 0 never, 1 yes, 2 at once; owners)."""
 
     name: str
     owners: int

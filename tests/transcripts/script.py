@@ -30,8 +30,8 @@ Every other line is one step. `C1`, `W`, `P2` … name connections; one is opene
 
 In text: `\\r`, `\\n`, `\\t`, `\\\\`, `\\xNN` as in Python; `@name` is a tube name of this run only; `{id}` is bound by
 its first appearance in an expectation (digits) and afterwards stands for these digits; `{*}` matches anything up to the
-end of the line; `{65535*x}` is 65,535 times x; `{bytes}` all 256 byte values in order. In data lines the value `*` matches
-anything, `8..10` a whole number in that range.
+end of the line; `{65535*x}` is 65,535 times x; `{bytes}` all 256 byte values in order. In data lines the value `*`
+matches anything, `8..10` a whole number in that range.
 """
 
 from __future__ import annotations
