@@ -114,9 +114,7 @@ class OwnerCore(Commands):
         """A peer's fault: it is told, and the link closes. Nothing that waited for the journal is sent any more."""
         self.log.append(f"link {link.handle}: {error.message}")
         write_word_body(link.frame_writer(), frames.ERROR, 0, 0, 0, error.code, error.message.encode())
-        for piece in link.take_output():
-            self.outbox.append(link.handle)
-            self.outbox.append(piece)
+        self._send(link, link.take_output())
         self.actions.append(ACT_CLOSE)
         self.actions.append(link.handle)
         self._end_link(link, now_ns)
@@ -323,27 +321,30 @@ class OwnerCore(Commands):
                 self.actions.append(link.handle)
 
     def _close_output(self, link: OwnerLink, position: i64, released: i64) -> None:
-        waiting = link.waiting
-        if len(waiting) != 0:
-            while len(waiting) != 0 and waiting[0].position <= released:
-                first = waiting.popleft()
-                link.waiting_bytes -= first.pieces_bytes
-                for piece in first.pieces:
-                    self.outbox.append(link.handle)
-                    self.outbox.append(piece)
+        """The frames of this turn carry its position; they leave now, or once the journal has released it."""
         pieces = link.take_output()
         if len(pieces) == 0:
             return
-        if position <= released and len(waiting) == 0:
-            for piece in pieces:
-                self.outbox.append(link.handle)
-                self.outbox.append(piece)
+        if position <= released and len(link.waiting) == 0:
+            self._send(link, pieces)
             return
         size: i64 = 0
         for piece in pieces:
             size += len(piece)
         link.waiting_bytes += size
-        waiting.append(Waiting(position, pieces, size))
+        link.waiting.append(Waiting(position, pieces, size))
+
+    def _let_go(self, link: OwnerLink, released: i64) -> None:
+        waiting = link.waiting
+        while len(waiting) != 0 and waiting[0].position <= released:
+            first = waiting.popleft()
+            link.waiting_bytes -= first.pieces_bytes
+            self._send(link, first.pieces)
+
+    def _send(self, link: OwnerLink, pieces: list[bytes]) -> None:
+        for piece in pieces:
+            self.outbox.append(link.handle)
+            self.outbox.append(piece)
 
     def next_deadline_ns(self) -> int:
         """When `turn` wants to be called again though nothing came; 0: at once; NEVER_NS: not."""
@@ -365,6 +366,11 @@ class OwnerCore(Commands):
         return due
 
     def take_outbox(self) -> list[object]:
+        """What may leave now. The loop has written the journal's batch since the turn, so this may be more than then."""
+        released = self.journal.released_position
+        for link in self.links.values():
+            if len(link.waiting) != 0:
+                self._let_go(link, released)
         outbox = self.outbox
         self.outbox = []
         return outbox
