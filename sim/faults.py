@@ -24,6 +24,7 @@ class Options:
         self.slot_wait_ns = random.choice((0, 300 * NS_PER_MS, 2_000 * NS_PER_MS))
         self.hang_timeout_ns = 2_000 * NS_PER_MS
         self.turn_jitter_ns = random.choice((10 * NS_PER_US, 200 * NS_PER_US, 3 * NS_PER_MS))
+        self.stops_early = random.choice((0.0, 0.0, 0.3))
         self.client_nature = _nature(random, small=True)
         self.link_nature = _nature(random, small=random.random() < 0.3)
         # Chances per fault round; a round is every `fault_every_ns`.
@@ -48,7 +49,7 @@ class Options:
 
     def calm(self) -> bool:
         """True if the server itself has no faults: then it never closes a connection of its own accord."""
-        faults = (self.owner_crash, self.frontend_crash, self.link_cut, self.pause_long)
+        faults = (self.owner_crash, self.frontend_crash, self.link_cut, self.pause_short, self.pause_long)
         return not any(chance > 0 for chance in faults)
 
     def describe(self) -> str:

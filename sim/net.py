@@ -185,6 +185,8 @@ class SimReactor:
         self.random = random
         self.owner = owner
         self.handles: list[_Handle | None] = []
+        self.full = False  # the last poll stopped early
+        self.stops_early = 0.0  # chance of that
         self.unsent_bytes_max = [0, 0]  # by kind: the most that ever stood unsent
         # If set, link data is handed over in pieces that end with a frame (or earlier), with a call after each.
         self.after_frame: Callable[[], None] | None = None
@@ -261,6 +263,10 @@ class SimReactor:
         entries = [entry for entry in self.handles if entry is not None]
         self.random.shuffle(entries)
         entries.sort(key=lambda entry: not (entry.end.at_eof or entry.end.was_reset))
+        self.full = self.random.random() < self.stops_early
+        if self.full:
+            entries = entries[: self.random.randrange(1, 4)]
+            self.owner.wake()
         for entry in entries:
             if entry.unsent_bytes > 0 and (self._send(entry) or entry.noted) and not entry.closing:
                 entry.noted = False

@@ -44,6 +44,7 @@ class SimProcess:
         self.stopped_until_ns = 0
         self.core: Any = None
         self.reactor = SimReactor(self.world, self.random, self)
+        self.reactor.stops_early = server.options.stops_early
         self.control: deque[tuple[Callable[[], None], Callable[[], None]]] = deque()
         self.links: dict[int, tuple[int, int]] = {}  # handle -> (peer index, link number)
         self.turns = 0
@@ -94,12 +95,14 @@ class SimProcess:
             self._turn_at(self.stopped_until_ns)
             return
         self.turns += 1
-        while self.control:
-            self.control.popleft()[0]()
         if self.core is None:
+            self._obey()
             return
         self.server.before_turn(self)
         self.reactor.poll(self.core)
+        self._obey()
+        if self.role == ROLE_FRONTEND:
+            self.core.poll_full = self.reactor.full
         self.core.turn(self.world.now_ns)
         self.server.publish(self)
         outbox = self.core.take_outbox()
@@ -110,6 +113,10 @@ class SimProcess:
         self._act(self.core.take_actions())
         self.server.after_turn(self)
         self._plan_next_turn()
+
+    def _obey(self) -> None:
+        while self.control:
+            self.control.popleft()[0]()
 
     def _plan_next_turn(self) -> None:
         deadline_ns = self.core.next_deadline_ns()

@@ -76,7 +76,7 @@ class Run:
         self.workload.stop()
         if self.server.over:
             raise Violation("the server has ended by itself")
-        for client in self.workload.clients:
+        for client in list(self.workload.clients):
             client.slow_bytes = 0
             client.wake()
         self._until(self.server.all_serve, 60, "the server does not become whole again")

@@ -17,10 +17,11 @@ if TYPE_CHECKING:
 
 CLIENTS = 3
 CLEAR_NS = 40 * NS_PER_MS  # commands keep this far from what happens by itself
-ANSWER_NS = 30 * NS_PER_MS
+ANSWER_NS = 38 * NS_PER_MS
+BURST_SHARE = 0.1
 VERBS = (
     "put", "put", "put", "put", "put", "reserve", "reserve", "reserve", "reserve", "own", "own", "own", "own", "id",
-    "id", "kick", "use", "use", "watch", "watch", "ignore", "peek-ready", "peek-delayed", "peek-buried", "pause-tube",
+    "id", "kick", "use", "use", "use", "watch", "watch", "watch", "watch", "ignore", "peek-ready", "peek-delayed", "peek-buried", "pause-tube",
     "stats-tube", "stats", "list-tubes", "list-tube-used", "list-tubes-watched", "reconnect",
 )  # fmt: skip
 
@@ -41,9 +42,10 @@ class Solo:
         self.sequences: dict[int, int] = {}  # by slot
         options = server.options
         options.turn_jitter_ns = 20 * NS_PER_US
-        for nature in (options.client_nature, options.link_nature):
-            nature.delay_ns = min(nature.delay_ns, 50 * NS_PER_US)
-            nature.jitter_ns = min(nature.jitter_ns, 100 * NS_PER_US)
+        # Links slower than clients: a command by another way overtakes what the one before it has left behind.
+        options.client_nature.delay_ns = options.client_nature.jitter_ns = 50 * NS_PER_US
+        options.link_nature.delay_ns = 50 * NS_PER_US
+        options.link_nature.jitter_ns = self.random.choice((100, 1_000, 6_000)) * NS_PER_US
 
     def run(self, steps: int) -> None:
         while len(self.clients) < CLIENTS:
@@ -78,16 +80,41 @@ class Solo:
 
     # ---------------------------------------------------------------- one step
     def _step(self) -> None:
-        self.world.run_until(self.world.now_ns + self.random.choice((1, 5, 60, 300, 1_100)) * NS_PER_MS)
+        self.world.run_until(self.world.now_ns + self.random.choice((0, 0, 0, 0, 1, 5, 60, 300, 1_100)) * NS_PER_MS)
         self._keep_clear(0)
         client = self.random.choice(self.clients)
+        if self.random.random() < BURST_SHARE:
+            self._burst()
+            return
         verb = self.random.choice(VERBS)
         if verb == "reconnect":
             self._reconnect(client)
         elif verb == "reserve":
-            self._reserve(client)
+            self._reserve(client, self.random.choice((0, 0, 0, 1, 2)))
         else:
             self._ask(client, self._command(client, verb))
+
+    def _burst(self) -> None:
+        """All clients watch everything and take, in turn and without pause, jobs put into all tubes."""
+        random = self.random
+        for client in self.clients:
+            for tube in self.tubes:
+                self._ask(client, say.with_tube("watch", tube))
+        for _ in range(random.randrange(2, 8)):
+            client = random.choice(self.clients)
+            self._ask(client, say.with_tube("use", random.choice(self.tubes)))
+            self.bodies += 1
+            self._keep_clear(0)
+            self._ask(client, say.put(b"solo %d" % self.bodies, random.choice((0, 1, 1)), 0, 60))
+        for _ in range(random.randrange(3, 9)):
+            self._keep_clear(0)
+            client = random.choice(self.clients)
+            self._reserve(client, 0)
+            own = [job.id for job in self.model.jobs if job.holder == client.name]
+            if own and random.random() < 0.7:
+                verb = random.choice(("delete", "delete", "release"))
+                self._keep_clear(0)
+                self._ask(client, say.with_id(verb, random.choice(own), random.choice((0, 1, 1))))
 
     def _keep_clear(self, after_ns: int) -> None:
         """Let time pass until nothing happens by itself around now (and now + after_ns)."""
@@ -170,8 +197,7 @@ class Solo:
             raise Violation(f"{client.name}: sequence {sequence} of slot {slot} after {self.sequences[slot]}")
         self.sequences[slot] = sequence
 
-    def _reserve(self, client: SimClient) -> None:
-        timeout_s = self.random.choice((0, 0, 0, 1, 2))
+    def _reserve(self, client: SimClient, timeout_s: int) -> None:
         if timeout_s:
             self._keep_clear(timeout_s * NS_PER_S)
         began_ns = self.world.now_ns

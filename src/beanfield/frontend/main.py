@@ -78,7 +78,8 @@ class FrontendLoop(RoleLoop):
 
     # ---------------------------------------------------------------- accepting
     def on_ready(self, handles: list[int]) -> None:
-        """Accept at most one connection."""
+        """Tell the core how whole the poll was; accept at most one connection."""
+        self.core.poll_full = self.reactor.full
         now = self.reactor.now_ns()
         if handles:
             self._consider(handles, now)
