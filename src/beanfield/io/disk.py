@@ -162,12 +162,21 @@ class RealDisk(Disk):
         with self._files_lock:
             file = self._files.get(name, -1)
             if file < 0:
-                try:
-                    file = os.open(name, os.O_RDWR | os.O_CLOEXEC, dir_fd=self._directory)
-                except OSError as error:
-                    raise _fault(error, "open", name) from error
+                file = self._open(name)
                 self._files[name] = file
         return file
+
+    def _open(self, name: str) -> int:
+        """For reading and writing; where that is not allowed (a read-only file system), for reading alone."""
+        try:
+            return os.open(name, os.O_RDWR | os.O_CLOEXEC, dir_fd=self._directory)
+        except OSError as error:
+            if error.errno not in (errno.EROFS, errno.EACCES, errno.EPERM):
+                raise _fault(error, "open", name) from error
+        try:
+            return os.open(name, os.O_RDONLY | os.O_CLOEXEC, dir_fd=self._directory)
+        except OSError as error:
+            raise _fault(error, "open", name) from error
 
 
 def _allocate(file: int, length: int) -> None:

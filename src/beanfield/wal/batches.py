@@ -36,6 +36,7 @@ from beanfield.wal.records import (
     write_mark,
     write_pause,
 )
+from beanfield.wal.replay import Pause
 from beanfield.wal.segments import Segment, body_name
 from beanfield.wal.space import Space
 
@@ -116,6 +117,7 @@ class BatchedJournal(Journal):
         self._own_granted: i64 = 0  # the job whose file can_put has made
         self._bodies_to_remove: list[str] = []
         self._remove_position: i64 = 0  # all of them may go once this is synced
+        self._pauses: dict[bytes, Pause] = opened.pauses  # copied like jobs, if they are not over
         # State of log.py that decides about `stalled`.
         self._making: bool = False  # a segment
         self._write_retry_ns: i64 = NEVER_NS  # a write found the disk full
@@ -127,6 +129,7 @@ class BatchedJournal(Journal):
 
     # ---------------------------------------------------------------- asked before a change
     def can_put(self, id: i64, tube_name: bytes, body: bytes) -> bool:
+        self._own_granted = 0
         whole = copy_bytes(len(tube_name), len(body))
         own = whole > self._record_bytes_max()
         if own:
@@ -195,10 +198,13 @@ class BatchedJournal(Journal):
         if self.stalled or not self._begin_record(PAUSE_BYTES + 8 + len(tube_name)):
             self.left_out += 1
             return
-        current = self.space.current()
-        until_wall_ns = until_ns + self.wall_offset_ns
-        self._appended_record(write_pause(self._batch, current.salt, current.used, tube_name, pause_s, until_wall_ns))
+        self._write_pause(tube_name, pause_s, until_ns + self.wall_offset_ns)
         self._durable()
+
+    def _write_pause(self, tube_name: bytes, pause_s: i64, until_wall_ns: i64) -> None:
+        current = self.space.current()
+        self._appended_record(write_pause(self._batch, current.salt, current.used, tube_name, pause_s, until_wall_ns))
+        self._pauses[tube_name] = Pause(pause_s, until_wall_ns, current.number)
 
     # ---------------------------------------------------------------- appending
     def _record_bytes_max(self) -> i64:

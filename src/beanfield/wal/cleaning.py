@@ -19,7 +19,7 @@ from beanfield.wal.codec import position_of
 from beanfield.wal.disk import Disk, DiskFault
 from beanfield.wal.journal import LiveJobs
 from beanfield.wal.opening import Opened
-from beanfield.wal.records import CLAIM_BYTES, COPY, MARK_BYTES
+from beanfield.wal.records import CLAIM_BYTES, COPY, MARK_BYTES, PAUSE_BYTES
 from beanfield.wal.segments import Segment, body_name
 from beanfield.wal.space import NO_CLEANING, PACED
 
@@ -58,6 +58,7 @@ class CleanedJournal(BatchedJournal):
             segment = space.oldest()
             steps += 1
             if segment.job_count == 0:
+                self._copy_pauses(segment.number, now_ns)
                 if not self._begin_record(MARK_BYTES):
                     return
                 self._emptied(segment)
@@ -113,6 +114,18 @@ class CleanedJournal(BatchedJournal):
         self._own.add(job.id)
         self._batch_bodies.append(job)
         return True
+
+    def _copy_pauses(self, number: i64, now_ns: i64) -> None:
+        """Pauses that are over, or find no room, end here."""
+        for name, pause in list(self._pauses.items()):
+            if pause.segment != number:
+                continue
+            del self._pauses[name]
+            if pause.until_wall_ns > now_ns + self.wall_offset_ns:
+                if self._begin_record(PAUSE_BYTES + 8 + len(name)):
+                    self._write_pause(name, pause.pause_s, pause.until_wall_ns)
+                else:
+                    self.left_out += 1
 
     def _emptied(self, segment: Segment) -> None:
         """All its jobs are copied, in this batch or before.

@@ -16,6 +16,7 @@ from beanfield.wal.codec import position_of
 from beanfield.wal.disk import Disk, DiskFault
 from beanfield.wal.lease import Lease, cell_offset
 from beanfield.wal.recovery import Recovery
+from beanfield.wal.replay import Pause
 from beanfield.wal.requests import make_lease, make_segment
 from beanfield.wal.segments import HEADER_BYTES, LEASE_NAME, Segment, body_name, encode_header, segment_name
 
@@ -31,6 +32,7 @@ class Opened:
         self.segments: list[Segment] = []  # oldest first; the last one is the current one
         self.spares: list[Segment] = []
         self.own_bodies: list[int] = []
+        self.pauses: dict[bytes, Pause] = {}
         self.burial_max: i64 = 0
         self.created_ns_max: i64 = 0
         self.full: bool = False  # no spare could be made
@@ -71,6 +73,7 @@ def open_log(recovery: Recovery, disk: Disk, segment_bytes: i64, nonce: bytes) -
             opened.full = True
     _lease(recovery, disk, lease)
     opened.own_bodies = list(replay.own_bodies)
+    opened.pauses = replay.pauses
     opened.burial_max = replay.burial_max
     opened.created_ns_max = replay.created_ns_max
     return opened

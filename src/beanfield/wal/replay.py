@@ -30,9 +30,12 @@ class OwnBody:
 
 @mypyc_attr(native_class=True)
 class Pause:
-    def __init__(self, pause_s: i64, until_ns: i64) -> None:
+    """The last pause-tube of a name."""
+
+    def __init__(self, pause_s: i64, until_wall_ns: i64, segment: i64) -> None:
         self.pause_s: i64 = pause_s
-        self.until_ns: i64 = until_ns  # wall clock until `wake`
+        self.until_wall_ns: i64 = until_wall_ns
+        self.segment: i64 = segment  # where its record is
 
 
 @mypyc_attr(native_class=True)
@@ -73,7 +76,7 @@ class Replay:
                 self.created_ns_max = reader.created_ns
             return ""
         if kind == PAUSE:
-            self.pauses[reader.name] = Pause(reader.pause_s, reader.when_ns)
+            self.pauses[reader.name] = Pause(reader.pause_s, reader.when_ns, segment.number)
             return ""
         job = self.jobs.get(reader.id)
         if job is None:
@@ -163,16 +166,10 @@ class Replay:
 
 
 def wake(replay: Replay, now_ns: i64, wall_offset_ns: i64) -> None:
-    """Turns wall clock into this run's monotonic clock; delays and pauses that are over are over."""
+    """Turns the deadlines of delayed jobs into this run's monotonic clock; a delay that is over is over."""
     for job in replay.jobs.values():
         if job.state == DELAYED:
             job.deadline_ns -= wall_offset_ns
             if job.deadline_ns <= now_ns:
                 job.state = READY
                 job.deadline_ns = 0
-    pauses: dict[bytes, Pause] = {}
-    for name, pause in replay.pauses.items():
-        pause.until_ns -= wall_offset_ns
-        if pause.until_ns > now_ns:
-            pauses[name] = pause
-    replay.pauses = pauses

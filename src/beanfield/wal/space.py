@@ -137,7 +137,7 @@ class Space:
         """Clients should wait: space is short and more is on its way. making: a segment is being made."""
         if self.slack() < self._slack_min():
             return making or self.emptied > 0 or self._worth_cleaning() or not self.disk_full
-        return making and not self.disk_full and self._headroom() < self.segment_bytes // 10
+        return not self.disk_full and self._headroom() < self.segment_bytes // 10
 
     # ---------------------------------------------------------------- changes
     def job_added(self, segment: Segment, id: i64, cost: i64) -> None:
