@@ -40,6 +40,7 @@ ROOMS: dict[str, set[str]] = {
     "supervisor": BASE | {"ipc", "routing", "pages"},
     "bench": BASE | {"ipc"},
     "io": BASE | {"ipc", "pages"},
+    "bench": BASE | {"proto"},
 }
 BANNED_WORDS = {"util", "utils", "helper", "helpers", "common", "manager", "misc"}
 SKIPS = {"skip", "skipif", "skipIf", "skipUnless", "xfail", "importorskip", "SkipTest", "expectedFailure"}

@@ -99,8 +99,8 @@ class Connection:
 class Run:
     """One run of one transcript.
 
-    For beanstalkd 1.12 `quoted` is False, its YAML has no quotes, and `settle_seconds` is the time it is given to notice
-    a close: under load it may read another connection's next command first. Beanfield promises that it does not.
+    For beanstalkd 1.12 `quoted` is False, as its YAML has no quotes, and `settle_seconds` is its time to notice a close:
+    under load it may read another connection's next command first. Beanfield promises that it does not.
     """
 
     def __init__(
