@@ -22,6 +22,7 @@ from beanfield.bench.histogram import Histogram
 from beanfield.bench.replies import (
     NEED_MORE,
     REPLY_BROKEN,
+    REPLY_INSERTED,
     REPLY_NAMES,
     REPLY_OTHER,
     REPLY_RESERVED,
@@ -45,6 +46,7 @@ from beanfield.constants import NEVER_NS, NS_PER_S
 from beanfield.ipc.actions import ACT_CLOSE
 
 NO_LIMIT: Final = -1
+OVERDUE_STEPS_MAX: Final = 10_000  # batches of one connection that never went out are counted in so many steps at most
 UNEXPECTED_KINDS_MAX: Final = 20  # different unexpected replies told apart; the others are counted together
 _SETUP: Final = -1  # the step of a connection that has not begun
 _IDLE: Final = -2  # ... that waits for its next batch to be due, or for start()
@@ -66,6 +68,7 @@ class Connection(ReplyReader):
         self.pending: i64 = 0  # commands not answered yet
         self.ids: list[bytes] = []
         self.since_ns: i64 = 0  # from when the batch's time runs
+        self.stored: i64 = 0  # puts of this round that were accepted: so many are reserved
         self.sent: i64 = 0  # puts and releases so far: the place in the pattern of sizes and delays
         self.tick: i64 = 0  # with a rate: the number of its next batch among those of all
         self.open = True
@@ -125,15 +128,16 @@ class BenchCore:
                 self.active += 1
                 if self._rate == 0:
                     self._next_batch(connection)
+        self.turn(now_ns)
 
     def measure(self, jobs: i64) -> None:
-        """What was counted so far was warming up. From here on at most so many puts, or NO_LIMIT."""
+        """What was counted so far was warming up, but for unexpected replies. From here on at most so many puts, or
+        NO_LIMIT."""
         for index in range(STEPS):
             self.histograms[index] = Histogram()
         self.timed_out = 0
         self.sent_bytes = 0
         self.received_bytes = 0
-        self.unexpected = {}
         self._jobs_left = jobs
 
     def stop(self, now_ns: i64) -> None:
@@ -149,10 +153,25 @@ class BenchCore:
                 elif waited > self.oldest_ns:
                     self.oldest_ns = waited
                 connection.tick += len(self.connections)
-            while self._rate > 0 and connection.step != _DONE and self._due_ns(connection.tick) < now_ns:
-                self.unanswered += self.workload.depth
-                self.late.record(now_ns - self._due_ns(connection.tick), self.workload.depth)
-                connection.tick += len(self.connections)
+            if self._rate > 0 and connection.step != _DONE:
+                self._count_overdue(connection, now_ns)
+
+    def _count_overdue(self, connection: Connection, now_ns: i64) -> None:
+        """The batches that were due and never went out, as their connection was busy."""
+        last = (now_ns - self._start_ns << _FRACTION_BITS) // self._interval
+        connections: i64 = len(self.connections)
+        if connection.tick > last:
+            return
+        batches = (last - connection.tick) // connections + 1
+        step = batches // OVERDUE_STEPS_MAX + 1
+        while batches > 0:
+            if step > batches:
+                step = batches
+            commands = step * self.workload.depth
+            self.unanswered += commands
+            self.late.record(now_ns - self._due_ns(connection.tick), commands)
+            connection.tick += step * connections
+            batches -= step
 
     @property
     def commands(self) -> int:
@@ -220,6 +239,8 @@ class BenchCore:
             elif reply == REPLY_RESERVED:
                 connection.ids.append(connection.job_id)
                 self.received_bytes += connection.body_bytes
+            elif reply == REPLY_INSERTED:
+                connection.stored += 1
             answered += 1
             connection.pending -= 1
             if connection.pending == 0:
@@ -306,20 +327,13 @@ class BenchCore:
                 break
             if step == STEP_RESERVE:
                 connection.ids = []
-                connection.pending = workload.depth
-                self._send(connection, workload.reserves())
-                break
-            ids = connection.ids
-            if len(ids) > 0:
-                connection.pending = len(ids)
-                if step == STEP_DELETE:
-                    self._send(connection, workload.deletes(ids))
-                elif step == STEP_TOUCH:
-                    self._send(connection, workload.touches(ids))
-                else:
-                    assert step == STEP_RELEASE
-                    self._send(connection, workload.releases(ids, connection.sent))
-                    connection.sent += connection.pending
+                count = connection.stored if workload.has_puts else workload.depth
+                if count > 0:
+                    connection.pending = count
+                    self._send(connection, workload.reserves(count))
+                    break
+            elif len(connection.ids) > 0:
+                self._send_with_ids(connection, step)
                 break
             if at == len(steps) - 1 and steps[0] == STEP_RESERVE:
                 # A load that puts nothing ends where nothing is left.
@@ -332,7 +346,21 @@ class BenchCore:
         else:
             self._begun.append(connection)
 
+    def _send_with_ids(self, connection: Connection, step: i64) -> None:
+        workload = self.workload
+        ids = connection.ids
+        connection.pending = len(ids)
+        if step == STEP_DELETE:
+            self._send(connection, workload.deletes(ids))
+        elif step == STEP_TOUCH:
+            self._send(connection, workload.touches(ids))
+        else:
+            assert step == STEP_RELEASE
+            self._send(connection, workload.releases(ids, connection.sent))
+            connection.sent += connection.pending
+
     def _put(self, connection: Connection) -> bool:
+        connection.stored = 0
         count = self.workload.depth
         if self._jobs_left != NO_LIMIT:
             if count > self._jobs_left:

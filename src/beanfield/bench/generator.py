@@ -199,17 +199,15 @@ def generate(address: Address, load: Load, watcher: Watcher) -> Result:
     with contextlib.closing(generator), _no_collecting():
         generator.open(load.setups())
         watcher.ready()
+        began_ns, began_cpu = generator.reactor.now_ns(), time.process_time()
         generator.start()
         if load.warm_up_s > 0:
             generator.run(int(load.warm_up_s * NS_PER_S))
         # Whoever interrupts the warming up sees what it has brought.
         if not generator.was_interrupted:
             core.measure(NO_LIMIT if load.jobs is None else load.jobs)
-        began_ns, began_cpu = generator.reactor.now_ns(), time.process_time()
-        if generator.was_interrupted:
-            began_ns, began_cpu = began_ns - int(load.warm_up_s * NS_PER_S), 0.0
-        watcher.measuring()
-        if not generator.was_interrupted:
+            began_ns, began_cpu = generator.reactor.now_ns(), time.process_time()
+            watcher.measuring()
             generator.run(NEVER_NS if load.jobs is not None else int(load.seconds * NS_PER_S))
         ended_ns, ended_cpu = generator.reactor.now_ns(), time.process_time()
         watcher.measured()

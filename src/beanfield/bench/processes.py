@@ -1,13 +1,15 @@
 """Runs a load in several processes when one does not send enough: forked, connected, begun together, results added.
 
 Each process reports to the parent in lines of JSON over a pipe, and waits for one byte on another before it begins. With
-one process there is none of this. An interrupt of the terminal reaches all of them, and each ends with what it has.
+one process there is none of this. Interrupts are the parent's to hear (the children stand in process groups of their own)
+and are passed on once; then each child ends with what it has. A child whose parent is gone ends at its next report.
 """
 
 import contextlib
 import json
 import os
 import selectors
+import signal
 import sys
 from typing import Any, Final
 
@@ -61,6 +63,7 @@ class _Child:
         if self.pid == 0:
             code = 1
             try:
+                os.setpgid(0, 0)
                 # Whoever holds another one's gate keeps it from seeing that the parent is gone.
                 for descriptor in [self.reports, self.gate, *(d for o in others for d in (o.reports, o.gate))]:
                     os.close(descriptor)
@@ -70,6 +73,10 @@ class _Child:
                 os._exit(code)
         os.close(reports)
         os.close(gate)
+
+    def interrupt(self) -> None:
+        """It has not been waited for, so its process id is still its own."""
+        os.kill(self.pid, signal.SIGINT)
 
     def end(self) -> None:
         """Wait for it; one that still waits to begin ends by itself, as its gate closes."""
@@ -110,6 +117,7 @@ def run_load(address: Address, load: Load, processes: int, watcher: Watcher) -> 
 def _listen(children: list[_Child], watcher: Watcher) -> None:
     """Until all have given their results. Raises BenchError at the first that fails."""
     measuring = False
+    passed_on = False
     with selectors.DefaultSelector() as selector:
         for child in children:
             selector.register(child.reports, selectors.EVENT_READ, child)
@@ -130,6 +138,10 @@ def _listen(children: list[_Child], watcher: Watcher) -> None:
                         watcher.measuring()
                     _take(child, words, children, watcher)
             watcher.progress(sum(child.commands for child in children))
+            if watcher.interrupted() and not passed_on:
+                passed_on = True
+                for child in children:
+                    child.interrupt()
     watcher.measured()
 
 

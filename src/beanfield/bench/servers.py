@@ -49,7 +49,10 @@ class RunningServer:
         words = [word.replace("{port}", str(port)).replace("{dir}", str(data)) for word in self._command]
         try:
             with (self._folder / "log").open("wb") as log:
-                self._process = subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
+                # A group of its own: an interrupt from the terminal is ours, and ends the run, not the server first.
+                self._process = subprocess.Popen(
+                    words, stdin=subprocess.DEVNULL, stdout=log, stderr=log, process_group=0
+                )
         except OSError as error:
             raise BenchError(f"{self.name}: cannot run {words[0]}: {error.strerror}") from None
         self.address = Address(LOOPBACK, port)

@@ -1,7 +1,8 @@
 """What a load consists of: the steps of one round of a connection, and the bytes of their commands.
 
 A round is a list of steps; each step sends up to `depth` commands of one kind at once and ends when all are answered.
-reserve steps give the ids that touch, release and delete steps use; a step without ids is passed over. This module knows
+Reserve steps ask for as many jobs as the round has put, or for `depth` in a load without puts, and give the ids that
+touch, release and delete steps use; a step that has nothing to do is passed over. This module knows
 no connections and no time.
 """
 
@@ -65,6 +66,7 @@ class Workload:
         assert len(steps) > 0 and (STEP_PUT in steps or STEP_RESERVE in steps)
         assert depth > 0 and len(body_sizes) > 0
         self.steps = steps
+        self.has_puts = STEP_PUT in steps
         self.depth: i64 = depth
         self.body_bytes = body_sizes
         self._puts: list[bytes] = []
@@ -107,8 +109,8 @@ class Workload:
             index += 1
         return total
 
-    def reserves(self) -> bytes:
-        return self._full_reserve
+    def reserves(self, count: i64) -> bytes:
+        return self._full_reserve if count == self.depth else self._reserve * count
 
     def deletes(self, ids: list[bytes]) -> bytes:
         return b"delete " + b"\r\ndelete ".join(ids) + b"\r\n"

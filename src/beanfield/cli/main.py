@@ -10,6 +10,7 @@ USAGE = """Use: beanfield COMMAND
 
 Commands:
  serve        run the server (beanfield serve --help shows its options)
+ bench        measure a server (beanfield bench --help shows its options)
 
 Options:
  --version    show the version and which build this is
@@ -29,6 +30,10 @@ def _run(arguments: list[str]) -> int:
     command = arguments[0] if arguments else ""
     if command == "serve":
         return run(parse_serve(arguments[1:], dict(os.environ), "beanfield serve"))
+    if command == "bench":
+        from beanfield.cli import bench
+
+        return bench.main(arguments[1:])
     if command in ("-h", "--help", "help"):
         raise Ending(0, out=USAGE)
     if command in ("-v", "--version", "version"):
