@@ -59,8 +59,8 @@ class Start:
         return value
 
     def title(self) -> str:
-        """As in the process title and the log."""
-        return f"{self.role} {self.index}"
+        """As in the process title and the log. A combined process is the owner of its slot, before all else."""
+        return f"{'owner' if self.role == 'combined' else self.role} {self.index}"
 
 
 def main() -> None:
@@ -94,6 +94,10 @@ def _run_role(start: Start, control: ControlSocket) -> int:
         from beanfield.owner.main import run_owner
 
         return run_owner(start, control)
+    if start.role == "combined":
+        from beanfield.combined.main import run_combined
+
+        return run_combined(start, control)
     assert start.role == "frontend"
     from beanfield.frontend.main import run_frontend
 

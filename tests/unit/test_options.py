@@ -152,7 +152,7 @@ def test_long_options_take_both_forms_and_override_the_environment():
         (["--slots", "-1"], "invalid number for --slots (1 to 256): -1"),
         (["--slots"], "option requires an argument: --slots"),
         (["--slot"], "unknown option: --slot"),
-        (["--frontends", "0"], "--frontends 0: this version needs at least one frontend process"),
+        (["--frontends", "0", "--slots", "2"], "without frontend processes there is one slot, not 2"),
         (["--partitions", "5000"], "invalid number for --partitions (1 to 4096): 5000"),
         (["--slots", "9", "--partitions", "8"], "9 slots need as many partitions or more, not 8"),
         (["--slot-wait", "soon"], "invalid number of seconds for --slot-wait: soon"),

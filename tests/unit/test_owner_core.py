@@ -604,6 +604,30 @@ def test_a_link_that_may_not_go_on_is_not_read_either() -> None:
     assert owner.actions[-1] == (ACT_RESUME, end.handle)
 
 
+def test_the_last_opcodes_are_remembered_for_the_log_of_a_crash() -> None:
+    owner = Owner()
+    end = owner.link()
+    end.attach(1)
+    put(end, 1, 1)
+    assert owner.core.recent_opcodes() == [frames.HELLO, frames.ATTACH, frames.PUT]
+    for request in range(2, 40):
+        end.words(frames.DELETE, 1, request, 1)
+    assert owner.core.recent_opcodes() == [frames.DELETE] * 32
+
+
+def test_statistics_wait_for_the_other_link() -> None:
+    owner = Owner()
+    first, second = reserved_through_another_link(owner)
+    second.words(frames.STATS_JOB, 1, 1, 1)
+    second.take()
+    answer_sync(first, frame(frames.DETACH, 1, 0))
+    assert b"state: ready" in texts(second.take())[0]
+    second.words(frames.STATS_TUBE, 1, 2, body=b"default")
+    second.take()
+    answer_sync(first)
+    assert b"current-using: 1\n" in texts(second.take())[0]
+
+
 def test_what_was_sent_before_a_deadline_but_comes_after_it_is_late() -> None:
     owner = Owner()
     end = owner.link()

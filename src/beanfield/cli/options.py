@@ -44,7 +44,8 @@ BEANSTALKD_OPTIONS = """Options:
 
 LONG_OPTIONS = """Beyond beanstalkd (or from the environment: BEANFIELD_SLOTS for --slots, and so on):
  --slots N          processes that own tubes and jobs (default: a quarter of the cores, at least 1)
- --frontends N      processes that speak to clients (default: the other cores, at least 1)
+ --frontends N      processes that speak to clients (default: the other cores, at least 1); 0: the process of the
+                    only slot does that too
  --partitions N     how finely tube names are divided over the slots (default 256); fixed for the life of the data
  --slot-wait S      how long a command waits for a slot that restarts, in seconds (default 10; 0: not at all)
  --hang-timeout S   a process that does not answer for so long is killed and restarted (default 10; 0: never)
@@ -217,7 +218,7 @@ def _take_long(options: ServeOptions, name: str, value: str, source: str, usage:
     if name == "slots":
         options.slots = _count(options, value, source, SLOTS_MAX, usage)
     elif name == "frontends":
-        options.frontends = _count(options, value, source, FRONTENDS_MAX, usage)
+        options.frontends = 0 if value == "0" else _count(options, value, source, FRONTENDS_MAX, usage)
     elif name == "partitions":
         options.partitions = _count(options, value, source, PARTITIONS_MAX, usage)
     elif name == "slot-wait":
@@ -239,6 +240,11 @@ def _checked(options: ServeOptions) -> ServeOptions:
         raise Ending(
             EXIT_USAGE,
             err=f"{options.program}: {options.slots} slots need as many partitions or more, not {options.partitions}\n",
+        )
+    if options.frontends == 0 and options.slots is not None and options.slots != 1:
+        raise Ending(
+            EXIT_USAGE,
+            err=f"{options.program}: without frontend processes there is one slot, not {options.slots}\n",
         )
     return options
 
@@ -269,8 +275,6 @@ def _scanned(options: ServeOptions, text: str, usage: str) -> int:
 
 
 def _count(options: ServeOptions, text: str, source: str, largest: int, usage: str) -> int:
-    if source in ("--frontends", "BEANFIELD_FRONTENDS") and text == "0":
-        raise _misuse(options.program, f"{source} 0: this version needs at least one frontend process", usage)
     if not (text.isascii() and text.isdigit() and len(text) <= 9 and 1 <= int(text) <= largest):
         raise _misuse(options.program, f"invalid number for {source} (1 to {largest}): {text}", usage)
     return int(text)

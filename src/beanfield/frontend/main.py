@@ -34,12 +34,10 @@ class FrontendLoop(RoleLoop):
 
     core: FrontendCore
 
-    def __init__(
-        self, start: Start, core: FrontendCore, control: ControlSocket, page: PageWriter, listeners: list[Listener]
-    ) -> None:
+    def __init__(self, start: Start, core: FrontendCore, control: ControlSocket, page: PageWriter) -> None:
         super().__init__(start.title(), core, control, page)
         self._start = start
-        self._listeners = listeners
+        self._listeners = [Listener(socket.socket(fileno=descriptor)) for descriptor in start.listeners]
         self._watched: dict[int, Listener] = {}  # by handle, while in the poll set
         self._next_listener = 0
         self._accepting = False
@@ -151,9 +149,18 @@ class FrontendLoop(RoleLoop):
 
 def run_frontend(start: Start, control: ControlSocket) -> int:
     """The whole life of a frontend; its exit code."""
-    system = os.uname()
     reader = SharedPageReader(start.pages)
-    config = FrontendConfig(
+    core = FrontendCore(frontend_config(start), reader)
+    page = frontend_page(start, core, reader)
+    loop = FrontendLoop(start, core, control, page)
+    loop.say("started")
+    return loop.run()
+
+
+def frontend_config(start: Start) -> FrontendConfig:
+    """What the core is told of the server and of the machine."""
+    system = os.uname()
+    return FrontendConfig(
         index=start.index,
         generation=start.generation,
         run_id=start.run_id,
@@ -169,19 +176,19 @@ def run_frontend(start: Start, control: ControlSocket) -> int:
         platform=os.fsencode(system.machine),
         segment_bytes=start.setting("segment_bytes"),
     )
-    core = FrontendCore(config, reader)
-    offset = pages.frontend_page_offset(start.topology.slots, start.index)
+
+
+def frontend_page(start: Start, core: FrontendCore, reader: SharedPageReader) -> PageWriter:
+    """The frontend's own page, brought up to date before each snapshot that its reader makes."""
+    offset = pages.frontend_page_offset(int(start.topology.slots), start.index)
     page = PageWriter(start.pages, offset, start.generation, core.counters)
-    listeners = [Listener(socket.socket(fileno=descriptor)) for descriptor in start.listeners]
-    loop = FrontendLoop(start, core, control, page, listeners)
 
     def bring_up_to_date(now_ns: int) -> None:
         page.sign_of_life(now_ns)
         page.publish()
 
     reader.before_snapshot = bring_up_to_date
-    loop.say("started")
-    return loop.run()
+    return page
 
 
 def _print(text: str) -> None:

@@ -387,6 +387,8 @@ class Commands:
         if job is None:
             link.reply(seat.number, request, 0, replies.NOT_FOUND)
         elif opcode == frames.STATS_JOB:
+            if self._not_found_synced(link, seat, opcode, request, id, 0, 0, now_ns):
+                return
             link.reply(seat.number, request, 0, job_stats(self.engine, job, now_ns))
         elif len(job.body) > PIECE:
             head = replies.found_head(job.id, len(job.body))
@@ -396,10 +398,8 @@ class Commands:
 
     def _stats_tube(self, link: OwnerLink, seat: Seat, request: i64, name: bytes, now_ns: i64) -> None:
         check_name(self.engine, name)
-        tube = self.engine.tubes.get(name)
-        if (tube is None or tube.job_count == 0) and self._synced_first(
-            link, seat, frames.STATS_TUBE, request, 0, name, now_ns
-        ):
+        # Who uses and watches it, and what is reserved, depends on clients that may have left elsewhere.
+        if self._synced_first(link, seat, frames.STATS_TUBE, request, 0, name, now_ns):
             return
         tube = self.engine.tubes.get(name)
         if tube is None:
@@ -428,7 +428,7 @@ class Commands:
     def _not_found_synced(
         self, link: OwnerLink, seat: Seat, opcode: i64, request: i64, a: i64, b: i64, c: i64, now_ns: i64
     ) -> bool:
-        """The same, before NOT_FOUND for a job that is reserved through another link."""
+        """The same, before NOT_FOUND for (or stats of) a job that is reserved through another link."""
         if seat.synced or not self.engine.held_elsewhere(self.engine.find(a), seat):
             return False
         if not self.syncs.needed(link, self.links):

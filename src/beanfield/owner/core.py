@@ -34,6 +34,8 @@ from beanfield.wal.journal import Journal
 UNSENT_LOW: Final[i64] = LINK_UNSENT_BYTES_LOW
 RECEIVE: Final[i64] = LINK_RECEIVE_BYTES
 BUDGET: Final[i64] = JOBS_PER_TURN_MAX
+RECENT: Final = 32  # a power of two
+RECENT_MASK: Final[i64] = RECENT - 1
 
 # How many words of fields an opcode has (-1: not an opcode of a session), and whether a body follows.
 FIELDS: Final = [
@@ -85,6 +87,8 @@ class OwnerCore(Commands):
         engine = Engine(config.topology, config.slot, config.created_offset_ns, self.counters, journal)
         super().__init__(engine, journal, config.memory_bytes_max)
         self.config: OwnerConfig = config
+        self.opcodes: list[int] = [0] * RECENT  # of the last frames, in a ring: for the log of a crash
+        self.opcode_count: i64 = 0
         self.generations: dict[int, int] = {}  # newest generation seen of each frontend
         self.outbox: list[object] = []
         self.actions: list[int] = []
@@ -199,6 +203,8 @@ class OwnerCore(Commands):
 
     def _frame(self, link: OwnerLink, buffer: FrameBuffer, now_ns: i64) -> None:
         opcode = buffer.opcode
+        self.opcodes[self.opcode_count & RECENT_MASK] = opcode
+        self.opcode_count += 1
         if opcode <= frames.DETACH or opcode >= frames.SYNCED or not link.welcome:
             self._link_frame(link, buffer, opcode, now_ns)
             return
@@ -379,6 +385,12 @@ class OwnerCore(Commands):
         actions = self.actions
         self.actions = []
         return actions
+
+    def recent_opcodes(self) -> list[int]:
+        """The opcodes of the last frames executed, oldest first."""
+        count = self.opcode_count
+        first = count - RECENT if count > RECENT else 0
+        return [self.opcodes[number & RECENT_MASK] for number in range(first, count)]
 
     def take_log(self) -> list[str]:
         log = self.log

@@ -58,26 +58,41 @@ class OwnerLoop(RoleLoop):
 
 def run_owner(start: Start, control: ControlSocket) -> int:
     """The whole life of an owner; its exit code."""
+    core, page = open_owner(start, control)
+    loop = OwnerLoop(start, core, control, page)
+    loop.say("ready")
+    try:
+        return loop.run()
+    except Exception:
+        log_last_opcodes(start.title(), core)
+        raise
+
+
+def log_last_opcodes(title: str, core: OwnerCore) -> None:
+    """A bug ends the process; what it was doing is half of the report."""
+    opcodes = " ".join(str(opcode) for opcode in core.recent_opcodes())
+    log(title, f"ends by an exception; the last opcodes were {opcodes}")
+
+
+def open_owner(start: Start, control: ControlSocket) -> tuple[OwnerCore, PageWriter]:
+    """From what the slot has to a core that may serve; waits for the supervisor's OPEN between."""
     counters = OwnerCounters()
     page = PageWriter(start.pages, pages.slot_page_offset(start.index), start.generation, counters)
     # Without a log there is nothing to read: created_ns of earlier generations is below what the clock gives now.
     control.send(Message("replayed", {"created_ns": 0}))
-    created_offset_ns = _wait_for_open(control)
     config = OwnerConfig(
         slot=start.index,
         generation=start.generation,
         run_id=start.run_id,
         topology=start.topology,
-        created_offset_ns=created_offset_ns,
-        first_sequence=counters.next_sequence,
+        created_offset_ns=_wait_for_open(control),
+        first_sequence=int(counters.next_sequence),
         memory_bytes_max=start.setting("memory_bytes"),
     )
     core = OwnerCore(config, MemoryJournal(), counters)
     # What the core has from the start, the tube `default`, is on the page before anybody takes this owner for live.
     page.publish()
-    loop = OwnerLoop(start, core, control, page)
-    loop.say("ready")
-    return loop.run()
+    return core, page
 
 
 def _wait_for_open(control: ControlSocket) -> int:

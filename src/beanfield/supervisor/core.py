@@ -14,6 +14,7 @@ processes, sockets or clocks, and nothing of jobs.
 - Every spawn has a new generation, from one counter that only grows. What an older generation says or has done is
   ignored.
 - Each link has a number; of every pair only the last counts, so both ends may report the same loss.
+- Without frontends (one slot only) the owner serves the clients too: it is the door then, and there are no links.
 """
 
 from typing import Final
@@ -83,10 +84,12 @@ class SupervisorCore:
 
     def __init__(self, slots: int, frontends: int, hang_timeout_ns: int) -> None:
         assert 1 <= slots <= SLOTS_MAX
-        assert 1 <= frontends <= FRONTENDS_MAX
+        assert 0 <= frontends <= FRONTENDS_MAX
+        assert frontends >= 1 or slots == 1
         assert hang_timeout_ns >= 0
         self.owners = [Child(ROLE_OWNER, index) for index in range(slots)]
         self.frontends = [Child(ROLE_FRONTEND, index) for index in range(frontends)]
+        self._doors = self.frontends or self.owners  # those who serve clients
         self.phase = PHASE_STARTING
         self.draining = False
         self._pairs = [[Pair() for _ in range(frontends)] for _ in range(slots)]
@@ -160,6 +163,8 @@ class SupervisorCore:
                 if frontend.state >= STARTED:
                     self._tell_slot(frontend, child)
                     self._link(child, frontend, now_ns)
+            if child in self._doors:
+                self._drain_or_accept(child)
 
     def child_alive(self, role: int, index: int, generation: int) -> None:
         """Any word from a child: it does not hang."""
@@ -173,11 +178,11 @@ class SupervisorCore:
 
     def child_drained(self, index: int, generation: int, number: int) -> None:
         """A frontend confirms that it takes no jobs (or takes them again)."""
-        child = self._alive(ROLE_FRONTEND, index, generation)
+        child = self._alive(self._doors[0].role, index, generation)
         if child is None or number != self._drain_number:
             return
         child.drained = True
-        if child.state == STARTED and self.phase == PHASE_SERVING:
+        if not child.accepting and self.phase == PHASE_SERVING:
             self._accept(child)
         self._show_drain()
 
@@ -241,7 +246,7 @@ class SupervisorCore:
             return
         self.draining = on
         self._drain_number += 1
-        for child in self.frontends:
+        for child in self._doors:
             child.drained = False
             if child.state >= STARTED:
                 self._ask_drain(child)
@@ -296,6 +301,8 @@ class SupervisorCore:
         self.phase = PHASE_SERVING
         for frontend in self.frontends:
             self._admit(frontend, now_ns)
+        if not self.frontends:
+            self._drain_or_accept(self.owners[0])
         self._actions.append(Action(DO_SERVING))
 
     def _admit(self, frontend: Child, now_ns: int) -> None:
@@ -306,17 +313,21 @@ class SupervisorCore:
             if owner.state == SERVING:
                 self._link(owner, frontend, now_ns)
         frontend.serving_since_ns = now_ns
-        if self.draining:
-            frontend.drained = False
-            self._ask_drain(frontend)
-        else:
-            frontend.drained = True
-            self._accept(frontend)
+        self._drain_or_accept(frontend)
 
-    def _accept(self, frontend: Child) -> None:
-        frontend.state = SERVING
-        self._show(frontend)
-        self._actions.append(Action(DO_ACCEPT, ROLE_FRONTEND, frontend.index))
+    def _drain_or_accept(self, door: Child) -> None:
+        if self.draining:
+            door.drained = False
+            self._ask_drain(door)
+        else:
+            door.drained = True
+            self._accept(door)
+
+    def _accept(self, door: Child) -> None:
+        door.state = SERVING
+        door.accepting = True
+        self._show(door)
+        self._actions.append(Action(DO_ACCEPT, door.role, door.index))
 
     def _open(self, owner: Child) -> None:
         assert owner.state == STARTED
@@ -330,6 +341,7 @@ class SupervisorCore:
         child.state = SPAWNED
         child.unanswered = 0
         child.killed = False
+        child.accepting = False
         child.drained = False
         child.fault = ""
         child.restart_ns = NEVER_NS
@@ -428,16 +440,14 @@ class SupervisorCore:
         self._actions.append(Action(DO_PING, child.role, child.index, number=self._ping_number))
 
     # ---------------------------------------------------------------- draining
-    def _ask_drain(self, frontend: Child) -> None:
-        self._actions.append(
-            Action(DO_DRAIN, ROLE_FRONTEND, frontend.index, number=self._drain_number, on=self.draining)
-        )
+    def _ask_drain(self, door: Child) -> None:
+        self._actions.append(Action(DO_DRAIN, door.role, door.index, number=self._drain_number, on=self.draining))
 
     def _show_drain(self) -> None:
         """Draining counts once every frontend that serves has confirmed; one that starts confirms before it serves."""
         if self._drain_shown == self.draining:
             return
-        if all(child.drained for child in self.frontends if child.state >= STARTED):
+        if all(child.drained for child in self._doors if child.state >= STARTED):
             self._drain_shown = self.draining
             self._actions.append(Action(DO_DRAINING, on=self.draining))
 
@@ -481,7 +491,7 @@ class SupervisorCore:
         bits = 0
         if child.state == SERVING:
             bits |= SHOW_LIVE
-            if child.role == ROLE_FRONTEND and not child.suspect:
+            if child in self._doors and not child.suspect:
                 bits |= SHOW_ACCEPTING
         self._actions.append(Action(DO_SHOW, child.role, child.index, generation=child.generation, number=bits))
 

@@ -29,6 +29,7 @@ class Child:
         self.state = DOWN
         self.unanswered = 0  # pings since its last sign of life
         self.killed = False  # told to end; its exit is still to come
+        self.accepting = False  # clients
         self.suspect = False  # a frontend that has not answered lately
         self.serving_since_ns = 0
         self.restart_ns = NEVER_NS

@@ -58,7 +58,7 @@ class Supervisor:
         self._plan = plan
         self._listeners = listeners
         self._addresses = ", ".join(listener.address() for listener in listeners)
-        self._core = SupervisorCore(plan.slots, plan.frontends, options.hang_timeout_ns)
+        self._core = SupervisorCore(plan.slots, 0 if plan.combined else plan.frontends, options.hang_timeout_ns)
         self._memory = make_memory(plan.slots, plan.frontends)
         self._pages = SharedPages(self._memory, plan.slots, plan.frontends)
         self._pages.begin(os.getpid(), now_ns())
@@ -216,7 +216,7 @@ class Supervisor:
         self._children[(role, index)] = child
         self._selector.register(child.control, selectors.EVENT_READ, child)
         descriptors = [os.dup(self._memory)]
-        if role == ROLE_FRONTEND:
+        if role == ROLE_FRONTEND or self._plan.combined:
             descriptors += [os.dup(listener.fileno()) for listener in self._listeners]
         child.control.send(self._plan.start_message(role, index, generation, len(descriptors)), descriptors)
 
@@ -235,12 +235,12 @@ class Supervisor:
             os.close(descriptor)
 
     def _show(self, action: act.Action) -> None:
+        index, generation, bits = action.index, action.generation, action.number
         if action.role == ROLE_OWNER:
-            live_offset, page_offset = pages.slot_live_offset(action.index), pages.slot_page_offset(action.index)
-        else:
-            live_offset = pages.frontend_live_offset(action.index)
-            page_offset = pages.frontend_page_offset(self._plan.slots, action.index)
-        self._pages.show(live_offset, page_offset, action.generation, action.number)
+            self._pages.show(pages.slot_live_offset(index), pages.slot_page_offset(index), generation, bits)
+        if action.role == ROLE_FRONTEND or self._plan.combined:
+            page_offset = pages.frontend_page_offset(self._plan.slots, index)
+            self._pages.show(pages.frontend_live_offset(index), page_offset, generation, bits)
 
     def _show_own_time(self) -> None:
         """CPU time of the supervisor and of all children that have ended."""

@@ -23,8 +23,12 @@ class ServerPlan:
     def __init__(self, options: ServeOptions) -> None:
         cores = usable_cores()
         partitions = options.partitions or max(PARTITIONS_DEFAULT, options.slots or 1)
-        self.slots = options.slots or min(max(1, cores // 4), SLOTS_MAX, partitions)
+        # Without frontend processes there is one slot, and its process serves the clients too.
+        self.combined = options.frontends == 0
+        self.slots = options.slots or (1 if self.combined else min(max(1, cores // 4), SLOTS_MAX, partitions))
         self.frontends = options.frontends or min(max(1, cores - self.slots), FRONTENDS_MAX)
+        if self.combined:
+            self.frontends = 1  # one core, one page; no process
         self.topology = Topology(partitions, self.slots, None, os.urandom(CLUSTER_ID_BYTES))
         self.run_id = os.urandom(RUN_ID_BYTES)
         memory_bytes = options.memory_bytes or usable_memory_bytes() * MEMORY_PERCENT // 100
@@ -40,7 +44,7 @@ class ServerPlan:
     def start_message(self, role: int, index: int, generation: int, descriptors: int) -> Message:
         """The first message to a child."""
         fields: dict[str, object] = {
-            "role": "owner" if role == ROLE_OWNER else "frontend",
+            "role": ("combined" if self.combined else "owner") if role == ROLE_OWNER else "frontend",
             "index": index,
             "generation": generation,
             "run_id": self.run_id.hex(),
@@ -55,6 +59,8 @@ class ServerPlan:
 
     def text(self) -> str:
         """The shape, for the log."""
+        if self.combined:
+            return "1 slot, serving the clients itself"
         return f"{_counted(self.slots, 'slot')}, {_counted(self.frontends, 'frontend')}"
 
 
