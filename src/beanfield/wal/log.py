@@ -309,7 +309,9 @@ class WalJournal(CleanedJournal):
             if position <= self.synced_position:
                 ready += 1
         if ready > 0 and self._removing == 0 and not self._dropping:
-            if not space.keeps_emptied():
+            # A segment of an older -s is given back where a new one can be made.
+            outdated = space.segments[0].bytes != space.segment_bytes and not space.disk_full
+            if outdated or not space.keeps_emptied():
                 self._removing = ready
                 retire = Request(RETIRE)
                 retire.number = REMOVES_EMPTIED
