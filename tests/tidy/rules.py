@@ -40,7 +40,8 @@ ROOMS: dict[str, set[str]] = {
     "supervisor": BASE | {"ipc", "routing", "pages"},
     "bench": BASE | {"ipc"},
     "io": BASE | {"ipc", "pages"},
-    "bench": BASE | {"proto"},
+    # The one place where both role cores are known: `--frontends 0`.
+    "combined": BASE | {"frontend", "owner", "ipc", "pages"},
 }
 BANNED_WORDS = {"util", "utils", "helper", "helpers", "common", "manager", "misc"}
 SKIPS = {"skip", "skipif", "skipIf", "skipUnless", "xfail", "importorskip", "SkipTest", "expectedFailure"}

@@ -99,7 +99,7 @@ class Connection:
 class Run:
     """One run of one transcript.
 
-    For beanstalkd 1.12 `quoted` is False, as its YAML has no quotes, and `settle_seconds` is its time to notice a close:
+    For beanstalkd 1.12 `quoted` is False, its YAML has no quotes, and `settle_seconds` is its time to notice a close:
     under load it may read another connection's next command first. Beanfield promises that it does not.
     """
 
