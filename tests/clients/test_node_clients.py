@@ -36,7 +36,9 @@ if shutil.which("node") and (NODE / "node_modules").is_dir():
     ) -> None:
         if shape not in servers:
             servers[shape] = start(shape)
-        host, port = servers[shape].address
+        address = servers[shape].address
+        assert not isinstance(address, str)
+        host, port = address
         ended = subprocess.run(
             ["node", driver, str(host), str(port)], cwd=NODE, capture_output=True, text=True, timeout=DRIVE_SECONDS
         )

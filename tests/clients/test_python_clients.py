@@ -9,9 +9,9 @@ import asyncio
 import time
 from collections.abc import Iterator
 
-import aiostalk
+import aiostalk  # type: ignore[import-untyped]
 import greenstalk
-import pystalk
+import pystalk  # type: ignore[import-untyped]
 import pytest
 
 from tests.transcripts.servers import SHAPES, RunningServer, Shape, start
@@ -35,6 +35,12 @@ def address_of(servers: dict[Shape, RunningServer], shape: Shape) -> tuple[str, 
     if shape not in servers:
         servers[shape] = start(shape)
     return servers[shape].address
+
+
+def host_and_port_of(servers: dict[Shape, RunningServer], shape: Shape) -> tuple[str, int]:
+    address = address_of(servers, shape)
+    assert not isinstance(address, str)
+    return address
 
 
 def took(began: float, seconds: float) -> bool:
@@ -72,7 +78,9 @@ def test_greenstalk_takes_a_job_through_its_life(servers: dict[Shape, RunningSer
 
 
 @every_shape
-def test_greenstalk_statistics_have_exactly_the_keys_it_knows(servers: dict[Shape, RunningServer], shape: Shape) -> None:
+def test_greenstalk_statistics_have_exactly_the_keys_it_knows(
+    servers: dict[Shape, RunningServer], shape: Shape
+) -> None:
     with greenstalk.Client(address_of(servers, shape), use="green-stats", watch=["green-stats", "other"]) as client:
         job = client.put("x")
         assert set(client.stats_job(job)) == set(greenstalk.StatsJob.__annotations__)
@@ -151,7 +159,9 @@ def test_greenstalk_reserves_over_several_tubes_in_order_of_priority(
 
 
 @every_shape
-def test_a_job_of_a_closed_greenstalk_client_goes_to_the_next(servers: dict[Shape, RunningServer], shape: Shape) -> None:
+def test_a_job_of_a_closed_greenstalk_client_goes_to_the_next(
+    servers: dict[Shape, RunningServer], shape: Shape
+) -> None:
     address = address_of(servers, shape)
     with greenstalk.Client(address, use="green-close", watch="green-close") as second:
         job = second.put("x", ttr=1000)
@@ -229,8 +239,7 @@ def test_aiostalk_takes_a_job_through_its_life(servers: dict[Shape, RunningServe
 
 @every_tcp_shape
 def test_pystalk_takes_jobs_through_their_lives(servers: dict[Shape, RunningServer], shape: Shape) -> None:
-    host, port = address_of(servers, shape)
-    client = pystalk.BeanstalkClient(host, int(port))
+    client = pystalk.BeanstalkClient(*host_and_port_of(servers, shape))
     try:
         client.use("py")
         client.watch("py")
@@ -272,8 +281,7 @@ def test_pystalk_takes_jobs_through_their_lives(servers: dict[Shape, RunningServ
 
 @every_tcp_shape
 def test_pystalk_reads_every_list_and_table_as_yaml(servers: dict[Shape, RunningServer], shape: Shape) -> None:
-    host, port = address_of(servers, shape)
-    client = pystalk.BeanstalkClient(host, int(port))
+    client = pystalk.BeanstalkClient(*host_and_port_of(servers, shape))
     try:
         client.use("110234")
         client.put_job(b"x")

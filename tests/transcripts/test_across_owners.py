@@ -186,9 +186,7 @@ def test_workers_of_crossing_watch_lists_share_all_jobs(clients: list[Client], t
 # ---------------------------------------------------------------- by id
 
 
-def test_commands_by_id_find_the_owner_whatever_is_used_and_watched(
-    clients: list[Client], tubes: list[bytes]
-) -> None:
+def test_commands_by_id_find_the_owner_whatever_is_used_and_watched(clients: list[Client], tubes: list[bytes]) -> None:
     producer, worker = clients[:2]
     assert worker.ask(b"use " + tubes[0]) == b"USING " + tubes[0]
     jobs = [put_into(producer, tube, tube) for tube in tubes]

@@ -185,7 +185,20 @@ def test_clients_that_never_read_their_replies_cost_little_and_disturb_nobody(se
 
 def test_random_bytes_never_hang_or_crash_anything(server: Server) -> None:
     pick = random.Random(4)
-    words = (b"put ", b"reserve-with-timeout 0", b"use ", b"watch ", b"\r\n", b"\r", b"\n", b"\0", b" ", b"1", b"kick ", b"peek ")
+    words = (
+        b"put ",
+        b"reserve-with-timeout 0",
+        b"use ",
+        b"watch ",
+        b"\r\n",
+        b"\r",
+        b"\n",
+        b"\0",
+        b" ",
+        b"1",
+        b"kick ",
+        b"peek ",
+    )
     pids = [child.pid for child in server.children()]
     for number in range(90):
         client = server.connect()

@@ -88,7 +88,7 @@ def test_the_server_answers_as_the_transcript_says(
 ) -> None:
     if shape not in runs_by_shape:
         selected = [
-            item.callspec.params["name"]
+            str(item.callspec.params["name"])
             for item in request.session.items
             if isinstance(item, pytest.Function)
             and item.originalname == "test_the_server_answers_as_the_transcript_says"
@@ -98,7 +98,16 @@ def test_the_server_answers_as_the_transcript_says(
     runs_by_shape[shape].result(name)
 
 
+def validation_table() -> str:
+    return (DIRECTORY.parents[1] / "docs" / "validation.md").read_text(encoding="utf-8")
+
+
 def test_the_validation_table_names_every_transcript_and_no_other() -> None:
-    table = (DIRECTORY.parents[1] / "docs" / "validation.md").read_text(encoding="utf-8")
-    named = set(re.findall(r"`([a-z0-9-]+)\.txt`", table))
-    assert named == set(TRANSCRIPTS)
+    assert set(re.findall(r"`([a-z0-9-]+)\.txt`", validation_table())) == set(TRANSCRIPTS)
+
+
+def test_the_validation_table_names_only_tests_that_exist() -> None:
+    sources = "".join(path.read_text(encoding="utf-8") for path in DIRECTORY.parent.rglob("test_*.py"))
+    existing = set(re.findall(r"def (test_\w+)\(", sources))
+    named = set(re.findall(r"`(test_\w+)`", validation_table()))
+    assert named - existing == set()
