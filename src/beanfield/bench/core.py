@@ -6,10 +6,10 @@
     core.turn(now_ns); reactor.flush(core.take_outbox())   after every poll
     core.stop(now_ns)                                      close the books
 
-Without a rate every connection sends its next commands as soon as the last are answered, and a command's time runs from
-the turn that sent it. With a rate, batches of `depth` commands are due at even intervals, each connection in its turn; a
-batch that finds its connection busy is sent late, and its time runs from when it was due: a server that stalls cannot
-hide the commands that would have come meanwhile. Those still unanswered at the end are counted with their time so far.
+Without a rate every connection sends its next commands as soon as the last are answered, and a command's time runs
+from the turn that sent it. With a rate, batches of `depth` commands are due at even intervals, each connection in its
+turn; a batch that finds its connection busy is sent late, and its time runs from when it was due: a server that stalls
+cannot hide the commands that would have come meanwhile. Those still unanswered at the end count with their time so far.
 
 This module knows no sockets and no clock; it looks like a role's core to the reactor.
 """

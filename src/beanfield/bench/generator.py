@@ -22,8 +22,8 @@ CONNECT_S: Final = 10.0  # for one connection
 SETUP_NS: Final = 10 * NS_PER_S  # for the first replies of all of them
 CLEAN_NS: Final = 60 * NS_PER_S
 LOOK_UP_NS: Final = 100 * NS_PER_MS  # how often the loop looks up from its work
-# Events taken in one poll. What they lead to is sent after the last of them, and a command's time runs from then: so few
-# that the sending itself does not show in the times, so many that a turn's fixed cost is shared.
+# Events taken in one poll. What they lead to is sent after the last of them, and a command's time runs from then: so
+# few that the sending itself does not show in the times, so many that a turn's fixed cost is shared.
 EVENTS_MAX: Final = 16
 RECEIVE_BYTES_MAX: Final = 4_194_304
 SPARE_DESCRIPTORS: Final = 64
@@ -199,13 +199,17 @@ def generate(address: Address, load: Load, watcher: Watcher) -> Result:
     with contextlib.closing(generator), _no_collecting():
         generator.open(load.setups())
         watcher.ready()
+        jobs = NO_LIMIT if load.jobs is None else load.jobs
+        if load.warm_up_s == 0:
+            core.measure(jobs)  # or the first batches would not count among the jobs
         began_ns, began_cpu = generator.reactor.now_ns(), time.process_time()
         generator.start()
         if load.warm_up_s > 0:
             generator.run(int(load.warm_up_s * NS_PER_S))
         # Whoever interrupts the warming up sees what it has brought.
         if not generator.was_interrupted:
-            core.measure(NO_LIMIT if load.jobs is None else load.jobs)
+            if load.warm_up_s > 0:
+                core.measure(jobs)
             began_ns, began_cpu = generator.reactor.now_ns(), time.process_time()
             watcher.measuring()
             generator.run(NEVER_NS if load.jobs is not None else int(load.seconds * NS_PER_S))

@@ -54,7 +54,7 @@ class Histogram:
 
     def __init__(self) -> None:
         self.count: i64 = 0
-        self.total: i64 = 0
+        self.total: int = 0  # no i64: a billion commands that waited for a minute do not fit
         self.largest: i64 = 0
         self._counts: list[int] = [0] * BUCKETS
 
@@ -64,7 +64,10 @@ class Histogram:
         if value < 0:
             value = 0
         self.count += times
-        self.total += value * times
+        # Both as int: of an int and an i64 mypyc makes an i64.
+        seen: int = value
+        often: int = times
+        self.total += seen * often
         if value > self.largest and times > 0:
             self.largest = value
         index = bucket_of(value)
@@ -87,7 +90,8 @@ class Histogram:
         raise AssertionError("the buckets hold as many as were counted")
 
     def mean(self) -> int:
-        return 0 if self.count == 0 else self.total // self.count
+        count: int = self.count
+        return 0 if count == 0 else self.total // count
 
     def add(self, other: "Histogram") -> None:
         """Count what another one has counted as well."""

@@ -1,8 +1,9 @@
 """Runs a load in several processes when one does not send enough: forked, connected, begun together, results added.
 
-Each process reports to the parent in lines of JSON over a pipe, and waits for one byte on another before it begins. With
-one process there is none of this. Interrupts are the parent's to hear (the children stand in process groups of their own)
-and are passed on once; then each child ends with what it has. A child whose parent is gone ends at its next report.
+Each process reports to the parent in lines of JSON over a pipe, and waits for one byte on another before it begins.
+With one process there is none of this. Interrupts are the parent's to hear (the children stand in process groups of
+their own) and are passed on once; then each child ends with what it has. A child whose parent is gone ends at its next
+report.
 """
 
 import contextlib

@@ -4,8 +4,8 @@
     while (code := reader.next()) != NEED_MORE: ...       after REPLY_RESERVED, reader.job_id is the job's
 
 Rules: a body is counted and passed over, never kept; of its bytes only the line end is looked at. A line that is no
-reply this module knows is REPLY_OTHER, what cannot be a reply stream at all is REPLY_BROKEN, after which the reader must
-not be used again; of both, `said` shows the words. It knows no commands: whether a reply fits is for the core to say.
+reply this module knows is REPLY_OTHER, what cannot be a reply stream at all is REPLY_BROKEN, after which the reader
+must not be used again; of both, `said` shows the words. It knows no commands: whether a reply fits is for the core to say.
 """
 
 from typing import Final
@@ -137,7 +137,7 @@ class ReplyReader:
                 return REPLY_INSERTED
         elif first == _R:
             if _is(data, at, end, b"RESERVED "):
-                return self._with_body(data, at + 9, end, REPLY_RESERVED)
+                return self._with_body(data, at, at + 9, end, REPLY_RESERVED)
             if _is(data, at, end, b"RELEASED") and end - at == 8:
                 return REPLY_RELEASED
         elif first == _D:
@@ -156,11 +156,11 @@ class ReplyReader:
                 return REPLY_WATCHING
         elif first == _F:
             if _is(data, at, end, b"FOUND "):
-                return self._with_body(data, at + 6, end, REPLY_OTHER)
+                return self._with_body(data, at, at + 6, end, REPLY_OTHER)
         elif first == _O:
             if _is(data, at, end, b"OK "):
                 self.said = b"OK"
-                return self._body(data, at + 3, end, REPLY_OTHER)
+                return self._body(data, at, at + 3, end, REPLY_OTHER)
         return self._other(data, at, end, REPLY_OTHER)
 
     def _other(self, data: bytes, at: i64, end: i64, reply: i64) -> i64:
@@ -169,22 +169,22 @@ class ReplyReader:
         self.said = data[at:end]
         return reply
 
-    def _with_body(self, data: bytes, at: i64, end: i64, reply: i64) -> i64:
-        """An id and a size, from `at`; then the body."""
+    def _with_body(self, data: bytes, line: i64, at: i64, end: i64, reply: i64) -> i64:
+        """The line begins at `line`; from `at` on an id and a size, then the body."""
         space = at
         while space < end and data[space] != _SPACE:
             space += 1
         if reply == REPLY_OTHER:
             self.said = b"FOUND"
         if not _is_id(data, at, space):
-            return self._other(data, at, end, REPLY_BROKEN)
+            return self._other(data, line, end, REPLY_BROKEN)
         self.job_id = data[at:space]
-        return self._body(data, space + 1, end, reply)
+        return self._body(data, line, space + 1, end, reply)
 
-    def _body(self, data: bytes, at: i64, end: i64, reply: i64) -> i64:
+    def _body(self, data: bytes, line: i64, at: i64, end: i64, reply: i64) -> i64:
         size = _size(data, at, end)
         if size < 0 or size > REPLY_BODY_BYTES_MAX:
-            return self._other(data, at, end, REPLY_BROKEN)
+            return self._other(data, line, end, REPLY_BROKEN)
         self.body_bytes = size
         self._reply = reply
         self._missing = size

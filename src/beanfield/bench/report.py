@@ -12,6 +12,7 @@ from beanfield.constants import NS_PER_S, NS_PER_US
 
 PERCENTILES: Final = {"p50": 50 * PERCENT, "p90": 90 * PERCENT, "p99": 99 * PERCENT, "p99.9": 99_900}
 BUSY_SHARE: Final = 0.9  # of a core, used by a generator process: from here on it is what limits
+LONG_UNANSWERED_NS: Final = NS_PER_S  # commands waiting so long at the end are worth a line
 RATE_MET: Final = 0.98  # less of the asked rate than this is worth a line
 
 Figures = dict[str, Any]
@@ -80,7 +81,7 @@ def warnings_of(result: Result, load: Load) -> list[str]:
     reached = result.commands * NS_PER_S / result.elapsed_ns
     if load.rate and reached < RATE_MET * load.rate and not result.interrupted and load.jobs is None:
         found.append(f"{load.rate:,} commands per second were asked for, and {reached:,.0f} were answered")
-    if result.oldest_ns > result.everything.largest:
+    if result.oldest_ns > max(result.everything.largest, LONG_UNANSWERED_NS):
         found.append(f"at the end a command had been unanswered for {result.oldest_ns / NS_PER_S:.3f} s")
     return found
 
@@ -105,8 +106,9 @@ def median_of(rounds: list[Figures]) -> Figures:
 def ratio_of(mine: Figures, other: Figures) -> dict[str, float | None]:
     """The first server's figures over another one's: of commands a large one is good, of CPU a small one."""
     mine_cpu, other_cpu = mine["server_cpu_us_per_command"], other["server_cpu_us_per_command"]
+    mine_speed, other_speed = mine["commands_per_s"], other["commands_per_s"]
     return {
-        "commands_per_s": round(mine["commands_per_s"] / other["commands_per_s"], 3) if other["commands_per_s"] else None,
+        "commands_per_s": round(mine_speed / other_speed, 3) if other_speed else None,
         "server_cpu": round(mine_cpu / other_cpu, 3) if mine_cpu and other_cpu else None,
     }
 
@@ -140,7 +142,8 @@ def table(figures: Figures) -> str:
         times = "".join(f"{_time(row['latency_us'][column]):>11s}" for column in (*PERCENTILES, "max"))
         lines.append(f"{name:9s}{row['commands']:>12,}{row['commands_per_s']:>12,.0f}{times}")
     sent, received = figures["body_bytes_sent_per_s"] / 1e6, figures["body_bytes_received_per_s"] / 1e6
-    lines.append(f"{figures['jobs_per_s']:,.0f} jobs per second; bodies: {sent:.1f} MB/s sent, {received:.1f} MB/s received")
+    bodies = f"{sent:.1f} MB/s sent, {received:.1f} MB/s received"
+    lines.append(f"{figures['jobs_per_s']:,.0f} jobs per second; bodies: {bodies}")
     shares = ", ".join(f"{share:.0%}" for share in figures["generator_cpu_share"])
     cpu = figures["server_cpu_us_per_command"]
     server = "" if cpu is None else f"; server: {cpu:.2f} us of CPU per command"
@@ -148,9 +151,8 @@ def table(figures: Figures) -> str:
     if figures["timed_out"]:
         lines.append(f"{figures['timed_out']:,} reserves found nothing (TIMED_OUT)")
     if figures["unanswered_counted"]:
-        lines.append(
-            f"commands due and unanswered at the end: {figures['unanswered_counted']:,} ('all' counts their time so far)"
-        )
+        late = figures["unanswered_counted"]
+        lines.append(f"commands due and unanswered at the end: {late:,} ('all' counts their time so far)")
     lines += [f"warning: {text}" for text in figures["warnings"]]
     return "\n".join(lines)
 
@@ -158,9 +160,8 @@ def table(figures: Figures) -> str:
 def comparison(medians: dict[str, Figures]) -> str:
     """Several servers, each one line; the ratios are the first one's figures over the others'."""
     width = max(len(name) for name in medians) + 2
-    lines = [
-        f"{'':{width}s}{'commands/s':>12s}{'CPU us':>9s}{'p50':>9s}{'p99':>9s}{'max':>10s}   us; ratios of commands/s and CPU"
-    ]
+    columns = f"{'commands/s':>12s}{'CPU us':>9s}{'p50':>9s}{'p99':>9s}{'max':>10s}"
+    lines = [f"{'':{width}s}{columns}   us; ratios of commands/s and CPU"]
     first: Figures | None = None
     for name, median in medians.items():
         cpu, times = median["server_cpu_us_per_command"], median["latency_us"]

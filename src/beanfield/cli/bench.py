@@ -60,7 +60,7 @@ class _Parser(argparse.ArgumentParser):
 def parse(arguments: list[str]) -> Options:
     """Raises Ending."""
     parser = _make_parser()
-    given = parser.parse_args(arguments)
+    given = parser.parse_args(_joined(arguments))
     if given.help:
         raise Ending(0, out=parser.format_help())
     if given.against is not None and given.serve_options is not None:
@@ -78,6 +78,17 @@ def parse(arguments: list[str]) -> Options:
     options.as_json = given.json
     options.quiet = given.quiet
     return options
+
+
+def _joined(arguments: list[str]) -> list[str]:
+    """--serve-options with its value in one word, as argparse takes a value that begins with a dash for an option."""
+    joined: list[str] = []
+    for word in arguments:
+        if joined and joined[-1] == "--serve-options":
+            joined[-1] += "=" + word
+        else:
+            joined.append(word)
+    return joined
 
 
 def _load(parser: _Parser, given: argparse.Namespace, name: str) -> Load:
@@ -108,10 +119,10 @@ def _make_parser() -> _Parser:
         prog=PROGRAM,
         usage=f"{PROGRAM} [OPTIONS]",
         formatter_class=argparse.RawDescriptionHelpFormatter,
-        description="Load a server of the beanstalkd protocol and show how fast it answers.\nWithout --against a server "
-        "of its own is started on a free loopback port, and ended afterwards.",
-        epilog=f"workloads:\n{shapes}\n\nA command's time runs from its sending to its reply; with --rate from when it was "
-        "due. docs/benchmarks.md says more.",
+        description="Load a server of the beanstalkd protocol and show how fast it answers.\n"
+        "Without --against a server of its own is started on a free loopback port, and ended afterwards.",
+        epilog=f"workloads:\n{shapes}\n\nA command's time runs from its sending to its reply; with --rate from when it "
+        "was due. docs/benchmarks.md says more.",
         add_help=False,
         allow_abbrev=False,
     )
@@ -130,7 +141,7 @@ def _make_parser() -> _Parser:
     load.add_argument("--tubes", type=_count(TUBES_MAX), metavar="N", help="connections are divided over them (8)")
     load.add_argument("--depth", type=_count(DEPTH_MAX), metavar="N", help="commands sent at once by a connection (1)")
     load.add_argument("--body", type=_sizes, metavar="BYTES[,BYTES]", help="body sizes, used in turn (100)")
-    load.add_argument("--rate", type=_count(RATE_MAX), default=0, metavar="N", help="commands per second, of all together")
+    load.add_argument("--rate", type=_count(RATE_MAX), default=0, metavar="N", help="commands per second, all together")
     load.add_argument("--tube-prefix", type=_prefix, default="beanfield-bench-", metavar="TEXT", help="of tube names")
     load.add_argument("--processes", type=_count(PROCESSES_MAX), default=1, metavar="N", help="that make the load (1)")
     length = parser.add_argument_group("length").add_mutually_exclusive_group()
@@ -304,7 +315,8 @@ def _run_load(options: Options, load: Load, console: Console) -> dict[str, Any]:
         for target in options.targets:
             if console.interrupted():
                 break
-            console.begin(f"{target.name}, round {number + 1} of {options.rounds}" if options.rounds > 1 else target.name)
+            place = f", round {number + 1} of {options.rounds}" if options.rounds > 1 else ""
+            console.begin(target.name + place)
             figures = measure(target, load, options.processes, console)
             rounds[target.name].append(figures)
             if talkative and len(options.targets) * options.rounds == 1:
