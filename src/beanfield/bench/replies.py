@@ -5,7 +5,8 @@
 
 Rules: a body is counted and passed over, never kept; of its bytes only the line end is looked at. A line that is no
 reply this module knows is REPLY_OTHER, what cannot be a reply stream at all is REPLY_BROKEN, after which the reader
-must not be used again; of both, `said` shows the words. It knows no commands: whether a reply fits is for the core to say.
+must not be used again; of both, `said` shows the words. It knows no commands: whether a reply fits is for the core to
+say.
 """
 
 from typing import Final
