@@ -1,4 +1,4 @@
-"""Real clients written in Python (greenstalk, aiostalk, pystalk) work with every shape of the server, and with the oracle.
+"""Real clients written in Python (greenstalk, aiostalk, pystalk) work with every shape of the server and the oracle.
 
 All timing has margins of seconds upwards; downwards a server may not be early.
 """

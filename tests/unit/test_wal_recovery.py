@@ -1,4 +1,4 @@
-"""What a start makes of the files it finds: torn tails are cut and reported, damage refuses, and refusing changes nothing."""
+"""What a start makes of the files it finds: torn tails are cut and reported, damage refuses and changes nothing."""
 
 import random
 

@@ -23,6 +23,7 @@ from beanfield.engine.session import NO_REQUEST
 from beanfield.errors import LinkFault
 from beanfield.ipc import frames
 from beanfield.owner.answers import job_stats, tube_names, tube_stats
+from beanfield.owner.kick import KickTask
 from beanfield.owner.link import OwnerLink
 from beanfield.owner.seat import Deferred, LargeReply, Seat
 from beanfield.owner.sync import SyncDesk
@@ -36,19 +37,6 @@ KICK_SLICE_JOBS: Final[i64] = 250
 # Streamed commands, and what may end them.
 BACKLOG_FRAMES_MAX: Final = STREAM_COMMANDS_MAX + 8
 NUMBER_MAX: Final[i64] = U32_MAX
-
-
-@mypyc_attr(native_class=True)
-class KickTask:
-    """A kick that is not through: `left` more of the jobs that were there when it began."""
-
-    def __init__(self, link: OwnerLink, seat: Seat, request: i64, buried: bool, left: i64, kicked: i64) -> None:
-        self.link: OwnerLink = link
-        self.seat: Seat = seat
-        self.request: i64 = request
-        self.buried: bool = buried
-        self.left: i64 = left
-        self.kicked: i64 = kicked
 
 
 @mypyc_attr(native_class=True)

@@ -372,7 +372,7 @@ class OwnerCore(Commands):
         return due
 
     def take_outbox(self) -> list[object]:
-        """What may leave now. The loop has written the journal's batch since the turn, so this may be more than then."""
+        """What may leave now. The loop has written the journal's batch since the turn, so this may be more."""
         released = self.journal.released_position
         for link in self.links.values():
             if len(link.waiting) != 0:
