@@ -35,7 +35,7 @@ class Waker(Protocol):
 
 
 class End:
-    """One end of a stream. `incoming` has arrived and is not read; `flying` counts what the peer wrote and is not read."""
+    """One end of a stream. `incoming` has arrived and is not read; `flying` counts what the peer wrote, unread."""
 
     def __init__(self, world: World, random: Random, nature: Nature, name: str) -> None:
         self.world = world
@@ -192,11 +192,8 @@ class SimReactor:
         self.after_frame: Callable[[], None] | None = None
 
     def add(self, end: End, kind: int) -> int:
-        for number, taken in enumerate(self.handles):
-            if taken is None:
-                break
-        else:
-            number = len(self.handles)
+        number = self.handles.index(None) if None in self.handles else len(self.handles)
+        if number == len(self.handles):
             self.handles.append(None)
         self.handles[number] = _Handle(number, end, kind)
         end.waker = self.owner

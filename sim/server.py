@@ -5,7 +5,7 @@ from random import Random
 from typing import TYPE_CHECKING, Any
 
 from beanfield.constants import NEVER_NS
-from beanfield.ipc.frames import ROLE_FRONTEND, ROLE_OWNER
+from beanfield.ipc.frames import ROLE_OWNER
 from beanfield.pages import LIVE_BIT, FrontendCounters, OwnerCounters, PageReader, Snapshot
 from beanfield.routing import Topology
 from beanfield.wal.journal import Journal
