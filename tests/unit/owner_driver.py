@@ -127,3 +127,16 @@ class Owner:
     def later(self, ns: int) -> None:
         self.now_ns += ns
         self.turn()
+
+
+def put(link: LinkEnd, session: int, request: int, body: bytes = b"x", delay_s: int = 0, ttr_s: int = 10) -> None:
+    link.words(frames.PUT, session, request, 0, delay_s * NS_PER_S, ttr_s * NS_PER_S, body=body)
+
+
+def texts(received: list[Frame]) -> list[bytes]:
+    """The texts of REPLY frames."""
+    return [each.payload[8:] for each in received if each.opcode == frames.REPLY]
+
+
+def opcodes(received: list[Frame]) -> list[int]:
+    return [each.opcode for each in received]

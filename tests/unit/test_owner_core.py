@@ -1,29 +1,16 @@
-"""The owner's core by frames: who is let in, what is refused before any change, SYNC, large replies, long kicks."""
+"""The owner's core by frames: who is let in, what is refused before any change, large replies, long kicks."""
 
 import random
 
 import pytest
 
-from beanfield.constants import CHUNK_BYTES, LINK_UNSENT_BYTES_HIGH, NS_PER_MS, NS_PER_S, SYNC_NS
+from beanfield.constants import CHUNK_BYTES, LINK_UNSENT_BYTES_HIGH, NS_PER_S
 from beanfield.engine.invariants import check_engine
 from beanfield.ipc import frames
 from beanfield.ipc.actions import ACT_PAUSE, ACT_RESUME
-from tests.unit.owner_driver import TOPOLOGY, Frame, LinkEnd, Owner, frame
+from tests.unit.owner_driver import TOPOLOGY, LinkEnd, Owner, frame, opcodes, put, texts
 
 SECOND = NS_PER_S
-
-
-def put(link: LinkEnd, session: int, request: int, body: bytes = b"x", delay_s: int = 0, ttr_s: int = 10) -> None:
-    link.words(frames.PUT, session, request, 0, delay_s * SECOND, ttr_s * SECOND, body=body)
-
-
-def texts(received: list[Frame]) -> list[bytes]:
-    """The texts of REPLY frames."""
-    return [each.payload[8:] for each in received if each.opcode == frames.REPLY]
-
-
-def opcodes(received: list[Frame]) -> list[int]:
-    return [each.opcode for each in received]
 
 
 def refused(owner: Owner, end: LinkEnd) -> int:
@@ -302,224 +289,6 @@ def test_ids_run_out_without_wrapping() -> None:
     assert any("used up" in line for line in owner.core.take_log())
 
 
-# ---------------------------------------------------------------- SYNC
-
-
-def reserved_through_another_link(owner: Owner) -> tuple[LinkEnd, LinkEnd]:
-    """Job 1 is reserved by session 1 of the first link; session 1 of the second link looks on."""
-    first = owner.link(index=0)
-    second = owner.link(index=1)
-    first.attach(1)
-    second.attach(1)
-    put(first, 1, 1)
-    first.plain(frames.RESERVE, 1, 2)
-    assert opcodes(first.take()) == [frames.REPLY, frames.RESERVED]
-    return first, second
-
-
-def answer_sync(end: LinkEnd, before: bytes = b"") -> None:
-    received = end.take()
-    assert opcodes(received) == [frames.SYNC]
-    end.send(before + frame(frames.SYNCED, 0, 0, received[0].words(1)[0]))
-
-
-def test_not_found_waits_for_the_other_link_and_sees_the_close_before_it() -> None:
-    owner = Owner()
-    first, second = reserved_through_another_link(owner)
-    second.words(frames.DELETE, 1, 1, 1)
-    put(second, 1, 2)
-    assert second.take() == []
-    answer_sync(first, frame(frames.DETACH, 1, 0))
-    assert b"".join(texts(second.take())) == b"DELETED\r\nINSERTED 17\r\n"
-
-
-def test_not_found_follows_when_the_other_link_knows_of_no_close() -> None:
-    owner = Owner()
-    first, second = reserved_through_another_link(owner)
-    second.words(frames.TOUCH, 1, 1, 1)
-    second.words(frames.BURY, 1, 2, 1, 0)
-    second.take()
-    answer_sync(first)
-    answer_sync(first)  # the second command waited for its own
-    assert b"".join(texts(second.take())) == b"NOT_FOUND\r\nNOT_FOUND\r\n"
-
-
-def test_one_sync_serves_all_who_came_before_it_was_sent() -> None:
-    owner = Owner()
-    first, second = reserved_through_another_link(owner)
-    for session in range(2, 6):
-        second.attach(session)
-        second.words(frames.DELETE, session, 1, 1)
-    received = first.take()
-    assert opcodes(received) == [frames.SYNC]  # the first asked; the others came after it was sent
-    first.send(frame(frames.SYNCED, 0, 0, 1))
-    assert len(texts(second.take())) == 1
-    answer_sync(first)
-    assert len(texts(second.take())) == 3
-
-
-def test_a_link_that_does_not_answer_is_waited_for_once() -> None:
-    owner = Owner()
-    first, second = reserved_through_another_link(owner)
-    second.words(frames.DELETE, 1, 1, 1)
-    assert second.take() == []
-    owner.later(SYNC_NS - 1)
-    assert second.take() == []
-    owner.later(1)
-    assert texts(second.take()) == [b"NOT_FOUND\r\n"]
-    second.words(frames.DELETE, 1, 2, 1)
-    assert texts(second.take()) == [b"NOT_FOUND\r\n"]
-    answer_sync(first)
-    second.words(frames.DELETE, 1, 3, 1)
-    assert second.take() == []
-
-
-def test_the_end_of_the_other_link_ends_the_wait() -> None:
-    owner = Owner()
-    first, second = reserved_through_another_link(owner)
-    second.plain(frames.LIST_TUBES, 1, 1)
-    assert second.take() == []
-    owner.core.link_ended(first.handle, owner.now_ns)
-    received = second.take()
-    assert opcodes(received) == [frames.LARGE]
-    assert received[0].payload.endswith(b"default")
-
-
-def test_a_reserve_that_may_not_wait_gets_the_job_of_a_client_that_left_before() -> None:
-    owner = Owner()
-    first, second = reserved_through_another_link(owner)
-    second.plain(frames.RESERVE, 1, 1, frames.FLAG_NOWAIT)
-    assert second.take() == []
-    answer_sync(first, frame(frames.DETACH, 1, 0))
-    assert opcodes(second.take()) == [frames.RESERVED]
-
-
-def test_a_session_that_leaves_takes_its_waiting_command_with_it() -> None:
-    owner = Owner()
-    first, second = reserved_through_another_link(owner)
-    second.words(frames.DELETE, 1, 1, 1)
-    second.plain(frames.DETACH, 1)
-    answer_sync(first)
-    assert second.take() == []
-    check_engine(owner.core.engine)
-
-
-# ---------------------------------------------------------------- reserve over several owners
-
-
-def asked(owner: Owner) -> tuple[LinkEnd, int]:
-    """Two sessions; session 1 has asked and holds job 1. Returns the link and the creation time of job 1."""
-    end = owner.link()
-    end.attach(1)
-    end.attach(2)
-    put(end, 1, 1)
-    end.take()
-    end.plain(frames.ASK, 1, 2)
-    offer = end.take()[0]
-    assert offer.opcode == frames.OFFER
-    priority, created_ns, id = offer.words(3)
-    assert (priority, id) == (0, 1)
-    return end, created_ns
-
-
-def test_a_held_job_is_ready_for_everybody_but_a_reserve() -> None:
-    owner = Owner()
-    end, _ = asked(owner)
-    end.words(frames.STATS_JOB, 2, 1, 1)
-    assert b"state: ready" in texts(end.take())[0]
-    end.plain(frames.PEEK_READY, 2, 2)
-    assert texts(end.take())[0].startswith(b"FOUND 1 ")
-    end.plain(frames.RESERVE, 2, 3)
-    assert end.take() == []
-    end.plain(frames.DROP, 1, 2)
-    received = end.take()
-    assert opcodes(received) == [frames.RESERVED] and received[0].session == 2
-
-
-def test_a_last_word_is_withheld_while_the_job_may_come_back() -> None:
-    owner = Owner()
-    end, created_ns = asked(owner)
-    end.plain(frames.RESERVE, 2, 1, frames.FLAG_NOWAIT)
-    assert end.take() == []
-    end.words(frames.TAKE, 1, 2, 0, created_ns, 1)
-    assert [(each.opcode, each.session, each.flags) for each in end.take()] == [
-        (frames.RESERVED, 1, 0),
-        (frames.CANCELLED, 2, 0),
-    ]
-
-
-def test_a_last_word_is_withheld_no_longer_than_its_time() -> None:
-    owner = Owner()
-    end, _ = asked(owner)
-    owner.later(50 * NS_PER_MS)
-    end.plain(frames.RESERVE, 2, 1, frames.FLAG_NOWAIT)
-    assert end.take() == []
-    owner.later(50 * NS_PER_MS)  # the hold is taken back
-    assert opcodes(end.take()) == [frames.RESERVED]
-
-
-def test_a_hold_taken_back_is_offered_to_nobody_else_of_the_same_request() -> None:
-    owner = Owner()
-    end, created_ns = asked(owner)
-    owner.later(100 * NS_PER_MS)
-    put(end, 1, 3)
-    assert opcodes(end.take()) == [frames.REPLY]
-    end.words(frames.TAKE, 1, 2, 0, created_ns, 1)
-    assert opcodes(end.take()) == [frames.RESERVED]
-
-
-def test_a_take_of_a_deleted_job_offers_the_next_or_says_empty() -> None:
-    owner = Owner()
-    end, created_ns = asked(owner)
-    put(end, 2, 1)
-    end.words(frames.DELETE, 2, 2, 1)
-    end.take()
-    end.words(frames.TAKE, 1, 2, 0, created_ns, 1)
-    offer = end.take()[0]
-    assert offer.opcode == frames.OFFER and offer.words(3)[2] == 17
-    end.words(frames.DELETE, 2, 3, 17)
-    end.words(frames.TAKE, 1, 2, *offer.words(3))
-    assert opcodes(end.take()) == [frames.REPLY, frames.EMPTY]
-    put(end, 2, 4)
-    assert opcodes(end.take()) == [frames.OFFER, frames.REPLY]
-
-
-def test_a_take_that_fails_after_last_is_no_ground_for_timed_out() -> None:
-    owner = Owner()
-    end, created_ns = asked(owner)
-    end.plain(frames.LAST, 1, 2)
-    assert end.take() == []  # the offer is the last word
-    end.words(frames.DELETE, 2, 1, 1)
-    end.words(frames.TAKE, 1, 2, 0, created_ns, 1)
-    received = end.take()
-    assert (received[1].opcode, received[1].flags) == (frames.CANCELLED, frames.FLAG_AGAIN)
-
-
-def test_a_paused_tube_gives_up_its_hold_at_take() -> None:
-    owner = Owner()
-    end, created_ns = asked(owner)
-    end.words(frames.PAUSE_TUBE, 2, 1, 5 * SECOND, body=b"default")
-    end.words(frames.TAKE, 1, 2, 0, created_ns, 1)
-    assert opcodes(end.take()) == [frames.REPLY, frames.EMPTY]
-    owner.later(5 * SECOND)
-    assert opcodes(end.take()) == [frames.OFFER]
-
-
-def test_less_than_a_job_held_through_another_link_is_not_given_before_that_link_was_asked() -> None:
-    owner = Owner()
-    first, _ = asked(owner)
-    put(first, 2, 1)
-    first.take()
-    second = owner.link(index=1)
-    second.attach(1)
-    second.plain(frames.RESERVE, 1, 1)
-    assert second.take() == []
-    answer_sync(first, frame(frames.DROP, 1, 2))
-    received = second.take()
-    assert opcodes(received) == [frames.RESERVED]
-    assert received[0].words(2)[1] == 1
-
-
 # ---------------------------------------------------------------- turns
 
 
@@ -613,19 +382,6 @@ def test_the_last_opcodes_are_remembered_for_the_log_of_a_crash() -> None:
     for request in range(2, 40):
         end.words(frames.DELETE, 1, request, 1)
     assert owner.core.recent_opcodes() == [frames.DELETE] * 32
-
-
-def test_statistics_wait_for_the_other_link() -> None:
-    owner = Owner()
-    first, second = reserved_through_another_link(owner)
-    second.words(frames.STATS_JOB, 1, 1, 1)
-    second.take()
-    answer_sync(first, frame(frames.DETACH, 1, 0))
-    assert b"state: ready" in texts(second.take())[0]
-    second.words(frames.STATS_TUBE, 1, 2, body=b"default")
-    second.take()
-    answer_sync(first)
-    assert b"current-using: 1\n" in texts(second.take())[0]
 
 
 def test_what_was_sent_before_a_deadline_but_comes_after_it_is_late() -> None:
