@@ -29,9 +29,7 @@ FRAME_SLACK_BYTES = 600_000
 
 def free_tubes(engine: Any) -> frozenset[bytes]:
     """Tubes of which a waiting reserve could be granted a job now: a ready one, not held, in a tube not paused."""
-    return frozenset(
-        tube.name for tube in engine.tubes.values() if tube.ready.items and tube.pause_until_ns == 0
-    )
+    return frozenset(tube.name for tube in engine.tubes.values() if tube.ready.items and tube.pause_until_ns == 0)
 
 
 def check_timers(process: SimProcess, now_ns: int) -> None:

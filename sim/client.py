@@ -274,9 +274,7 @@ class SimClient:
 
     def _excuse(self, command: Command, word: bytes) -> bool:
         """INTERNAL_ERROR is the answer for a slot that is down."""
-        return (
-            word == b"INTERNAL_ERROR" and command.verb not in WITHOUT_OWNER and not self.server.options.calm()
-        )
+        return word == b"INTERNAL_ERROR" and command.verb not in WITHOUT_OWNER and not self.server.options.calm()
 
     def _check_lists(self, command: Command) -> None:
         """What the client knows of its own tubes."""

@@ -42,7 +42,8 @@ class Options:
         self.pipelining = random.choice((1, 1, 3, 16, 80))
         self.large_bodies = random.choice((0.0, 0.0, 0.1))
         if self.large_bodies:
-            self.client_nature.capacity = max(self.client_nature.capacity, 4_096)
+            for nature in (self.client_nature, self.link_nature):
+                nature.capacity = max(nature.capacity, 4_096)
         self.put_share = random.choice((2, 5, 9))
         self.bad_input = random.choice((0.0, 0.03))
         self.wide_watch = random.choice((0.2, 0.8))

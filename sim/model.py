@@ -286,7 +286,6 @@ class DumbServer:
             "total-jobs": tube.total_jobs,
             "current-using": sum(each.used == command.tube for each in self.connections.values()),
             "current-watching": sum(command.tube in each.watched for each in self.connections.values()),
-            "current-waiting": 0,
             "cmd-delete": tube.deletes,
             "cmd-pause-tube": tube.pauses,
         }
@@ -302,7 +301,7 @@ class DumbServer:
 
     # ---------------------------------------------------------------- reserve, alone in the world
     def reserve(self, name: str, timeout_ns: int, now_ns: int) -> tuple[Reply, int]:
-        """The reply and when it is due; every other client is silent until then. timeout_ns < 0: there must be an end."""
+        """The reply and when it is due; all others are silent until then. timeout_ns < 0: there must be an end."""
         self.advance(now_ns)
         end_ns = now_ns + timeout_ns if timeout_ns >= 0 else -1
         while True:

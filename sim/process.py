@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 KILLED: Final = -9
 CRASHED: Final = 1
+STOPS_APART_NS: Final = 1_200 * NS_PER_MS
 
 
 def _nothing() -> None:
@@ -80,7 +81,9 @@ class SimProcess:
         self.world.at(self._last_control_ns, arrive)
 
     def stop_for(self, span_ns: int) -> None:
-        """SIGSTOP, SIGCONT."""
+        """SIGSTOP, SIGCONT. Not again right after it, or many short stops would make a hung process."""
+        if self.world.now_ns < self.stopped_until_ns + STOPS_APART_NS:
+            return
         self.stopped_until_ns = max(self.stopped_until_ns, self.world.now_ns + span_ns)
 
     def stopped(self) -> bool:
@@ -291,9 +294,7 @@ class SimSupervisor:
             index, generation = process.index, process.generation
             if process.role == ROLE_FRONTEND:
                 process.core = self.server.make_frontend(process)
-                self._hear(
-                    lambda: self.core.child_started(ROLE_FRONTEND, index, generation, self.world.now_ns)
-                )
+                self._hear(lambda: self.core.child_started(ROLE_FRONTEND, index, generation, self.world.now_ns))
             else:
                 now_ns = self.world.now_ns
                 self._hear(lambda: self.core.child_replayed(index, generation, 0, now_ns, self.server.wall_ns(now_ns)))

@@ -157,7 +157,7 @@ def replay(seed: int, steps: int, echo: bool, planted: str) -> bool:
     began = time.perf_counter()
     try:
         trace_hash = run.run()
-    except (Violation, AssertionError, Exception) as error:
+    except Exception as error:
         if not echo:
             for line in list(run.world.last_lines)[-LINES_SHOWN:]:
                 print("    " + line)

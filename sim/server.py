@@ -190,10 +190,14 @@ class Server:
     def all_serve(self) -> bool:
         """Whether every child serves and every link is made."""
         core = self.supervisor.core
-        return self.supervisor.serving and all(
-            process is not None and process.core is not None and self.process_links(process)
-            for process in [*self.owners, *self.frontends]
-        ) and core.next_deadline_ns() < NEVER_NS
+        return (
+            self.supervisor.serving
+            and all(
+                process is not None and process.core is not None and self.process_links(process)
+                for process in [*self.owners, *self.frontends]
+            )
+            and core.next_deadline_ns() < NEVER_NS
+        )
 
     def process_links(self, process: SimProcess) -> bool:
         wanted = self.options.frontends if process.role == ROLE_OWNER else self.options.slots

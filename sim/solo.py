@@ -21,8 +21,9 @@ ANSWER_NS = 38 * NS_PER_MS
 BURST_SHARE = 0.1
 VERBS = (
     "put", "put", "put", "put", "put", "reserve", "reserve", "reserve", "reserve", "own", "own", "own", "own", "id",
-    "id", "kick", "use", "use", "use", "watch", "watch", "watch", "watch", "ignore", "peek-ready", "peek-delayed", "peek-buried", "pause-tube",
-    "stats-tube", "stats", "list-tubes", "list-tube-used", "list-tubes-watched", "reconnect",
+    "id", "kick", "use", "use", "use", "watch", "watch", "watch", "watch", "ignore", "peek-ready", "peek-delayed",
+    "peek-buried", "pause-tube", "stats-tube", "stats", "list-tubes", "list-tube-used", "list-tubes-watched",
+    "reconnect",
 )  # fmt: skip
 
 
@@ -152,14 +153,21 @@ class Solo:
         return say.plain(verb)
 
     def _reconnect(self, client: SimClient) -> None:
+        own = [job.id for job in self.model.jobs if job.holder == client.name]
         client.leave(False)
         self.model.advance(self.world.now_ns)
         self.model.disconnect(client.name)
         if self.random.random() < 0.5:
-            # Long enough for its frontend to see it; the other half is DESIGN 4: a command that follows sees it too.
-            self.world.run_until(self.world.now_ns + 5 * NS_PER_MS)
-        else:
-            self.world.run_until(self.world.now_ns + 2 * self.server.options.client_nature.delay_ns + NS_PER_MS // 2)
+            # Just long enough for the end to reach its frontend. These must see it all the same (DESIGN 4).
+            self.world.run_until(self.world.now_ns + NS_PER_MS)
+            other = self.random.choice(self.clients)
+            if own and self.random.random() < 0.7:
+                self._ask(other, say.with_id("delete", self.random.choice(own)))
+            else:
+                self._ask(other, say.plain("list-tubes"))
+        # Everything else sees it when it has reached the owners.
+        self.world.run_until(self.world.now_ns + 25 * NS_PER_MS)
+        self._keep_clear(0)
         self._connect()
 
     # ---------------------------------------------------------------- saying and comparing
@@ -216,7 +224,8 @@ class Solo:
             lines = command.reply_body.split(b"\n")
             missing = [line for line in body.split(b"\n") if line not in lines]
             if missing:
-                raise Violation(f"{client.name}: {command.line!r} should show {missing!r}, shows {command.reply_body!r}")
+                shown = command.reply_body
+                raise Violation(f"{client.name}: {command.line!r} should show {missing!r}, shows {shown!r}")
             return
         if words != said or body != command.reply_body:
             raise Violation(

@@ -1,8 +1,8 @@
 """Explores the reserve model exhaustively, and checks what must hold in every quiet state. See reserve_model.py.
 
-    python -m tests.model.reserve_explorer --list
-    python -m tests.model.reserve_explorer --config large --states 3000000
-    python -m tests.model.reserve_explorer --config two-in-turn --without sync_holds
+python -m tests.model.reserve_explorer --list
+python -m tests.model.reserve_explorer --config large --states 3000000
+python -m tests.model.reserve_explorer --config two-in-turn --without sync_holds
 """
 
 import argparse
@@ -128,8 +128,10 @@ def _told(config: Config, moves: list[tuple[str, int, int]]) -> tuple[str, ...]:
             lines.append(f"owner {second} receives {op} of session {s} request {r} {'' if key == NO_KEY else key}")
         elif name == "deliver_down":
             op, s, r, key = state.down[first][second][0]
-            lines.append(f"frontend {first} receives {op} for session {s} request {r} from owner {second} "
-                         f"{'' if key == NO_KEY else key}")
+            lines.append(
+                f"frontend {first} receives {op} for session {s} request {r} from owner {second} "
+                f"{'' if key == NO_KEY else key}"
+            )
         elif name == "put":
             lines.append(f"put (owner, priority) {config.puts[state.puts[first]]}, age {state.age + 1}")
         elif name == "delete":
@@ -245,8 +247,11 @@ def main() -> int:
         began = time.monotonic()
         found = explore(config._replace(rules=rules), options.states)
         verdict = found.violation or ("holds" if found.complete else "not explored to the end")
-        print(f"{config.name}: {found.states} states, {found.moves} moves, {found.quiet} quiet, "
-              f"{time.monotonic() - began:.1f} s: {verdict}", flush=True)
+        print(
+            f"{config.name}: {found.states} states, {found.moves} moves, {found.quiet} quiet, "
+            f"{time.monotonic() - began:.1f} s: {verdict}",
+            flush=True,
+        )
         for line in found.trace:
             print("    " + line)
         failed = failed or found.violation != ""

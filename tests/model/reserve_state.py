@@ -11,7 +11,6 @@ NO_KEY: Final[Key] = (-1, -1)
 Frame = tuple[str, int, int, Key]
 
 
-
 class Waiter(NamedTuple):
     """A request at an owner; its place in the queue is kept from its arrival until it ends."""
 

@@ -11,8 +11,6 @@ from beanfield.frontend.main import FrontendLoop
 def test_the_core_hears_whether_the_poll_left_something_behind(full: bool) -> None:
     loop = FrontendLoop.__new__(FrontendLoop)
     core = SimpleNamespace(poll_full=not full)
-    loop.__dict__.update(
-        core=core, reactor=SimpleNamespace(full=full, now_ns=lambda: 0), _watched={}, _accepting=False
-    )
+    loop.__dict__.update(core=core, reactor=SimpleNamespace(full=full, now_ns=lambda: 0), _watched={}, _accepting=False)
     loop.on_ready([])
     assert core.poll_full is full
