@@ -6,6 +6,7 @@ Not run on the oracle: most of it beanstalkd does badly (contract sheet, 7.1).
 from __future__ import annotations
 
 import random
+import resource
 import socket
 import struct
 import time
@@ -230,3 +231,24 @@ def test_bytes_one_at_a_time_from_many_clients_come_to_the_same(server: Server) 
         word, _, size = client.line().split()
         assert (word, client.body(int(size))) == (b"RESERVED", b"hello")
         client.close()
+
+
+def test_out_of_descriptors_new_clients_wait_or_go_and_the_others_do_not_notice() -> None:
+    with Server(slots=1, frontends=2) as server, server.connect() as first:
+        for child in server.children("frontend"):
+            open_now = len(list(Path(f"/proc/{child.pid}/fd").iterdir()))
+            limit = open_now + 10
+            resource.prlimit(child.pid, resource.RLIMIT_NOFILE, (limit, limit))
+        crowd = [server.connect() for _ in range(40)]
+        for client in crowd:
+            client.send(b"list-tube-used\r\n")
+        assert first.ask(b"put 0 0 10 1\r\nx").startswith(b"INSERTED ")
+        assert_does_not_spin(server)
+        assert first.ask(b"list-tube-used") == b"USING default"
+        # Room again: who waited is served, or was closed and comes again.
+        for client in crowd[:30]:
+            client.close()
+        for client in crowd[30:]:
+            assert client.line() in (b"USING default", b"")
+            client.close()
+        assert_serves(server)
