@@ -278,6 +278,19 @@ def test_list_tubes_joins_all_slots_default_first_then_by_creation() -> None:
     assert f.replies(client) == b"OK 22\r\n---\n- default\n- b\n- c\n\r\n"
 
 
+def test_a_list_with_a_broken_entry_is_asked_for_again_whole() -> None:
+    f = Frontend()
+    client = f.open()
+    f.frames()
+    f.say(client, b"list-tubes\r\n")
+    good = made(0, 0, 0, (1, 1), b"a")[24:]
+    f.answer(f.frame(), frames.LARGE, (len(good) + 3,), good + b"xyz")
+    assert not f.core.links[0].is_up()
+    f.bring_up(0)
+    f.answer(f.frames()[-1], frames.LARGE, (len(good),), good)
+    assert f.replies(client) == b"OK 18\r\n---\n- default\n- a\n\r\n"
+
+
 def test_broken_frames_from_an_owner_close_only_its_link() -> None:
     for data in (
         b"\xff" * 24,

@@ -151,6 +151,7 @@ def add_list(session: Session) -> None:
     assert gathered is not None
     text = b"".join(session.gather_text)
     session.gather_text = []
+    entries: list[tuple[int, bytes]] = []
     at: i64 = 0
     end: i64 = len(text)
     while at < end:
@@ -161,8 +162,10 @@ def add_list(session: Session) -> None:
         at += 2 * WORD_BYTES
         if name_bytes < 1 or name_bytes > TUBE_NAME_BYTES_MAX or end - at < name_bytes:
             raise LinkFault(ERROR_FRAME, "a list of tubes holds a name that cannot be")
-        gathered.append((created_ns, text[at : at + name_bytes]))
+        entries.append((created_ns, text[at : at + name_bytes]))
         at += name_bytes
+    # Only a whole list counts: after a fault the slot is asked again.
+    gathered.extend(entries)
     session.gather_slot += 1
 
 
