@@ -21,12 +21,17 @@ def whole_seconds(ns: i64) -> i64:
     return ns // SECOND
 
 
+def seconds_left(until_ns: i64, now_ns: i64) -> i64:
+    """Of something that was set before: 99 right after `pause-tube x 100`, also when both came in one packet."""
+    return whole_seconds(until_ns - now_ns - 1)
+
+
 def job_stats(engine: Engine, job: Job, now_ns: i64) -> bytes:
     """The 14 keys of stats-job."""
     state: i64 = i64(job.state)
     left: i64 = 0
     if state == RESERVED or state == DELAYED:
-        left = whole_seconds(job.deadline_ns - now_ns)
+        left = seconds_left(job.deadline_ns, now_ns)
     return stats_job(
         job.id,
         engine.tube_of(job).name,
@@ -54,7 +59,7 @@ def tube_stats(tube: Tube, now_ns: i64) -> bytes:
     pause_left_s: i64 = 0
     if tube.pause_until_ns != 0:
         pause_s = tube.pause_ns // SECOND
-        pause_left_s = whole_seconds(tube.pause_until_ns - now_ns)
+        pause_left_s = seconds_left(tube.pause_until_ns, now_ns)
     return stats_tube(
         tube.name,
         tube.urgent_count,
