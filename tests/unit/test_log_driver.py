@@ -1,4 +1,4 @@
-"""The log on real files with real threads: turns, a clean stop, and a process that is killed in the middle of its work."""
+"""The log on real files with real threads: turns, a clean stop, and a process that is killed in its work."""
 
 import random
 import select

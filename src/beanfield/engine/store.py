@@ -90,6 +90,9 @@ class Store:
         if not tube.unused():
             return
         assert len(tube.sets) == 0
+        if tube.pause_until_ns != 0:
+            # A log must not bring the pause back with a later tube of this name.
+            self.journal.pause(tube.name, 0, 0)
         tube.pause_until_ns = 0
         self.events.update(tube)
         del self.tubes[tube.name]

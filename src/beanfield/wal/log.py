@@ -75,6 +75,8 @@ class WalJournal(CleanedJournal):
     def next_deadline_ns(self) -> i64:
         if self._can_clean_more():
             return self._clean_blocked_ns
+        if len(self._chunks) > 0 and self._write_retry_ns == NEVER_NS and not self._at_border():
+            return 0  # a finished segment has been synced, and what waited behind it can be written
         deadline = self._lone_mark_ns if len(self._chunks) == 0 else NEVER_NS
         if self._write_retry_ns < deadline:
             deadline = self._write_retry_ns
@@ -108,10 +110,9 @@ class WalJournal(CleanedJournal):
     def take_writes(self) -> list[Request]:
         """All that may be written now, in order. What is not reported by `wrote` is given again next time."""
         writes: list[Request] = []
-        finished = self._finished_position
+        if self._at_border():
+            return writes
         for chunk in self._chunks:
-            if finished != 0 and self.synced_position < finished:
-                break
             for job in chunk.bodies:
                 # A body file may be long gone when a chunk is repeated; its delete record comes later in the log.
                 write = Request(WRITE)
@@ -127,6 +128,10 @@ class WalJournal(CleanedJournal):
             if chunk.last:
                 break
         return writes
+
+    def _at_border(self) -> bool:
+        """What is written ends in a finished segment that is not synced: its successor must not get a byte."""
+        return self._finished_position > self.synced_position
 
     def wrote(self, request: Request, now_ns: i64) -> None:
         """One write of take_writes is done."""
@@ -248,7 +253,7 @@ class WalJournal(CleanedJournal):
 
     def _sync_due_ns(self) -> i64:
         """When the next sync should begin; NEVER_NS: there is no reason for one."""
-        if self._finished_position > self.synced_position:
+        if self._at_border():
             return 0
         if self._clean_position > self.synced_position and self.written_position >= self._clean_position:
             return 0
