@@ -11,7 +11,7 @@ from beanfield.bench.plan import SHAPES, Load
 
 SPLIT: Final = "split"  # one frontend process, one owner process
 COMBINED: Final = "combined"  # both in one process
-FOUR_SLOTS: Final = "four slots"  # one frontend, four owners
+FOUR_SLOTS: Final = "four-slots"  # one frontend, four owners
 SHAPE_OPTIONS: Final = {
     SPLIT: "--slots 1 --frontends 1",
     COMBINED: "--slots 1 --frontends 0",
@@ -58,8 +58,8 @@ ROWS: Final = (
     Row("lockstep256", _load("cycle", 256, 64), _both(Floor(1.2, 0.9), Floor(1.45, 0.7))),
     Row("put64", _load("put"), _both(Floor(1.2, 0.9), Floor(1.3, 0.75)), short=True),
     Row("multi64", _load("multi"), _both(Floor(1.1, 1.0), Floor(1.3, 0.8)), short=True),
-    Row("pair64, four slots", _load("pair"), {FOUR_SLOTS: Floor(0.7)}, short=True),
-    Row("multi64, four slots", _load("multi"), {FOUR_SLOTS: Floor(0.5)}),
+    Row("pair64 four-slots", _load("pair"), {FOUR_SLOTS: Floor(0.7)}, short=True),
+    Row("multi64 four-slots", _load("multi"), {FOUR_SLOTS: Floor(0.5)}),
     Row("pipelined16", PIPELINED, _both(Floor(7, 0.14), Floor(9, 0.11)), short=True),
     Row("body16k", _load("cycle", body=16_384), _both(Floor(0.7, 1.6), Floor(1.25, 0.8)), short=True),
     Row("single", _load("single", 1, 1), _both(Floor(0.5), Floor(0.95)), short=True),
