@@ -13,15 +13,16 @@ def read_rules(root: Path) -> dict[str, object]:
 def compiled_modules(root: Path) -> list[str]:
     """Paths below `root`, sorted, so that the same sources give the same unit on every machine."""
     rules = read_rules(root)
-    chosen = [name for name in _names(root) if _matches(name, rules["compiled"])]
+    chosen = [name for name in _names(root) if _matches(name, rules["compiled"]) or _matches(name, rules["compiled_loops"])]
     return [f"src/beanfield/{name}" for name in chosen if not _matches(name, rules["interpreted"])]
 
 
 def pure_modules(root: Path) -> list[str]:
     """The compiled ones and those that keep the same import rules without being compiled."""
     rules = read_rules(root)
+    loops = [f"src/beanfield/{name}" for name in _names(root) if _matches(name, rules["compiled_loops"])]
     also = [f"src/beanfield/{name}" for name in _names(root) if _matches(name, rules["pure_interpreted"])]
-    return sorted([*compiled_modules(root), *also])
+    return sorted([*(set(compiled_modules(root)) - set(loops)), *also])
 
 
 def _names(root: Path) -> list[str]:

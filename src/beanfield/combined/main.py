@@ -16,18 +16,17 @@ from beanfield.owner.main import log_last_opcodes, open_owner
 class CombinedLoop(FrontendLoop):
     """FrontendLoop with the owner's page beside the frontend's."""
 
-    core: CombinedCore
-
     def __init__(
         self, start: Start, core: CombinedCore, control: ControlSocket, page: PageWriter, owner_page: PageWriter
     ) -> None:
         super().__init__(start, core, control, page)
+        self._owner = core.owner
         self._owner_page = owner_page
 
     def on_turn(self, now_ns: int) -> None:
         """What others read of the owner at any moment, and what it has to say."""
         super().on_turn(now_ns)
-        owner = self.core.owner
+        owner = self._owner
         self._owner_page.set_word(pages.PAGE_MEMORY_BYTES, owner.counters.memory_bytes)
         self._owner_page.publish()
         for text in owner.take_log():

@@ -32,10 +32,9 @@ NO_CONNECTIONS_MORE = 1 << 61  # shown as the connection count of a frontend tha
 class FrontendLoop(RoleLoop):
     """RoleLoop for a FrontendCore, with clients."""
 
-    core: FrontendCore
-
     def __init__(self, start: Start, core: FrontendCore, control: ControlSocket, page: PageWriter) -> None:
         super().__init__(start.title(), core, control, page)
+        self._frontend = core
         self._start = start
         self._listeners = [Listener(socket.socket(fileno=descriptor)) for descriptor in start.listeners]
         self._watched: dict[int, Listener] = {}  # by handle, while in the poll set
@@ -51,13 +50,13 @@ class FrontendLoop(RoleLoop):
     def on_message(self, message: Message, descriptors: list[int], now_ns: int) -> None:
         """link, slot, accept, drain, stop."""
         if message.kind == "link":
-            self.core.link_opened(message.number("peer"), self.add_link(message, descriptors), now_ns)
+            self._frontend.link_opened(message.number("peer"), self.add_link(message, descriptors), now_ns)
         elif message.kind == "slot":
-            self.core.slot_state(message.number("slot"), message.number("state"), now_ns)
+            self._frontend.slot_state(message.number("slot"), message.number("state"), now_ns)
         elif message.kind == "accept":
             self._accepting = True
         elif message.kind == "drain":
-            self.core.drain(message.fields["on"] is True)
+            self._frontend.drain(message.fields["on"] is True)
             self.say("drained", {"number": message.number("number"), "on": message.fields["on"]})
         elif message.kind == "stop":
             self._accepting = False
@@ -77,7 +76,7 @@ class FrontendLoop(RoleLoop):
     # ---------------------------------------------------------------- accepting
     def on_ready(self, handles: list[int]) -> None:
         """Tell the core how whole the poll was; accept at most one connection."""
-        self.core.poll_full = self.reactor.full
+        self._frontend.poll_full = self.reactor.full
         now = self.reactor.now_ns()
         if handles:
             self._consider(handles, now)
@@ -91,7 +90,7 @@ class FrontendLoop(RoleLoop):
         if not ready:
             return
         elsewhere_min = self._start.pages.connections_elsewhere_min(self._start.index)
-        if not self._policy.takes(self.core.counters.connections, elsewhere_min, now_ns):
+        if not self._policy.takes(self._frontend.counters.connections, elsewhere_min, now_ns):
             self._unwatch()
             return
         # Several addresses take turns.
@@ -113,7 +112,7 @@ class FrontendLoop(RoleLoop):
         self._clients[handle] = descriptor
         if self._verbose:
             _print(f"accept {descriptor}")
-        self.core.client_opened(handle, now_ns)
+        self._frontend.client_opened(handle, now_ns)
         # At once: the others decide by it.
         self._show_connections()
 
@@ -133,7 +132,7 @@ class FrontendLoop(RoleLoop):
         self._watched.clear()
 
     def _show_connections(self) -> None:
-        shown = NO_CONNECTIONS_MORE if self._policy.exhausted else self.core.counters.connections
+        shown = NO_CONNECTIONS_MORE if self._policy.exhausted else self._frontend.counters.connections
         self.page.set_word(pages.PAGE_CONNECTIONS, shown)
 
     # ---------------------------------------------------------------- each turn

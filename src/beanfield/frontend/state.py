@@ -17,6 +17,7 @@ from beanfield.frontend.timers import TimerHeap
 from beanfield.ipc.actions import ACT_CLOSE
 from beanfield.ipc.codec import write_plain
 from beanfield.ipc.frames import ATTACH, DETACH, FLAG_DEFAULT
+from beanfield.ipc.role import RoleCore
 from beanfield.pages import FrontendCounters, PageReader
 from beanfield.routing import Topology
 
@@ -64,7 +65,7 @@ class FrontendConfig:
 
 
 @mypyc_attr(native_class=True, allow_interpreted_subclasses=True)
-class FrontendState:
+class FrontendState(RoleCore):
     """See the module's text. FrontendCore is built on it; the other modules take it as their first argument."""
 
     def __init__(self, config: FrontendConfig, pages: PageReader) -> None:

@@ -13,32 +13,22 @@ client protocol. An exception out of a core is a bug: the process ends, and the 
 
 import gc
 import os
-from typing import Protocol
-
 from beanfield.constants import NEVER_NS, NS_PER_MS, NS_PER_S
 from beanfield.control import Message
 from beanfield.io.control_socket import ControlSocket
 from beanfield.io.page import PageWriter
 from beanfield.io.poller import LINK, RAW, Reactor
 from beanfield.ipc.actions import ACT_CLOSE, ACT_PAUSE, ACT_RESUME
+from beanfield.ipc.role import RoleCore
 
 SIGN_OF_LIFE_NS = 100 * NS_PER_MS  # the page's time and CPU time are brought up to date at most this often
 POLL_NS_MAX = 3_600 * NS_PER_S
 
 
-class Core(Protocol):
-    """What OwnerCore and FrontendCore have in common."""
-
-    def turn(self, now_ns: int) -> None: ...
-    def next_deadline_ns(self) -> int: ...
-    def take_outbox(self) -> list[object]: ...
-    def take_actions(self) -> list[int]: ...
-
-
 class RoleLoop:
     """One role's process. Subclasses override the on_ methods."""
 
-    def __init__(self, title: str, core: Core, control: ControlSocket, page: PageWriter) -> None:
+    def __init__(self, title: str, core: RoleCore, control: ControlSocket, page: PageWriter) -> None:
         self.title = title
         self.core = core
         self.control = control

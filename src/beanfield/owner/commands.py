@@ -22,6 +22,7 @@ from beanfield.engine.job import Job
 from beanfield.engine.session import NO_REQUEST
 from beanfield.errors import LinkFault
 from beanfield.ipc import frames
+from beanfield.ipc.role import RoleCore
 from beanfield.owner.answers import job_stats, tube_names, tube_stats
 from beanfield.owner.kick import KickTask
 from beanfield.owner.link import OwnerLink
@@ -40,7 +41,7 @@ NUMBER_MAX: Final[i64] = U32_MAX
 
 
 @mypyc_attr(native_class=True)
-class Commands:
+class Commands(RoleCore):
     """The engine with its journal, and the commands on it."""
 
     def __init__(self, engine: Engine, journal: Journal, memory_bytes_max: i64) -> None:

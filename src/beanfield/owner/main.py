@@ -25,17 +25,16 @@ MEMORY_ELSEWHERE_NS = 1 * NS_PER_MS  # the other owners' pages are read at most 
 class OwnerLoop(RoleLoop):
     """RoleLoop for an OwnerCore."""
 
-    core: OwnerCore
-
     def __init__(self, start: Start, core: OwnerCore, control: ControlSocket, page: PageWriter) -> None:
         super().__init__(start.title(), core, control, page)
+        self._owner = core
         self._start = start
         self._next_elsewhere_ns = 0
 
     def on_message(self, message: Message, descriptors: list[int], now_ns: int) -> None:
         """link, stop."""
         if message.kind == "link":
-            self.core.link_opened(self.add_link(message, descriptors), now_ns)
+            self._owner.link_opened(self.add_link(message, descriptors), now_ns)
         elif message.kind == "stop":
             self.done = True
 
@@ -47,12 +46,12 @@ class OwnerLoop(RoleLoop):
         now = self.reactor.now_ns()
         if now >= self._next_elsewhere_ns:
             self._next_elsewhere_ns = now + MEMORY_ELSEWHERE_NS
-            self.core.memory_elsewhere_bytes = self._start.pages.memory_elsewhere(self._start.index)
+            self._owner.memory_elsewhere_bytes = self._start.pages.memory_elsewhere(self._start.index)
 
     def on_turn(self, now_ns: int) -> None:
         """What the others read of this owner at any moment, and what it has to say."""
-        self.page.set_word(pages.PAGE_MEMORY_BYTES, self.core.counters.memory_bytes)
-        for text in self.core.take_log():
+        self.page.set_word(pages.PAGE_MEMORY_BYTES, self._owner.counters.memory_bytes)
+        for text in self._owner.take_log():
             log(self.title, text)
 
 
