@@ -1,4 +1,4 @@
-"""The history of the benchmarks, and the choice of rows. What they measure is `tests/processes/test_bench.py`'s matter."""
+"""The history of the benchmarks, and the choice of rows. `tests/processes/test_bench.py` is for what they measure."""
 
 import json
 
