@@ -8,14 +8,15 @@ from typing import TYPE_CHECKING, Any
 
 from beanfield.constants import HOLD_NS, LINK_UNSENT_BYTES_HIGH
 from beanfield.engine.invariants import check_engine
+from beanfield.engine.job import NOWHERE, READY, RESERVED
 from beanfield.ipc.frames import ROLE_OWNER
 from sim.net import LINK
 from sim.process import SimProcess
 from sim.server import Watcher
-from sim.world import NS_PER_MS, NS_PER_S, Violation
+from sim.world import NS_PER_MS, Violation
 
 if TYPE_CHECKING:
-    from sim.client import SimClient
+    from sim.client import Command, SimClient
     from sim.server import Server
     from sim.workload import Workload
 
@@ -68,7 +69,7 @@ def check_waiters(process: SimProcess) -> None:
         return
     free = free_tubes(engine)
     for link in core.links.values():
-        if link.gate.blocked:
+        if link.gate.blocked or link.gate.silent:
             continue
         for session in link.seats.values():
             if session.queued and any(tube.name in free for tube in session.watched.tubes):
@@ -89,25 +90,72 @@ class Inspector(Watcher):
         self.server: Server | None = None
         self.workload: Workload | None = None
         self.free: dict[int, frozenset[bytes]] = {}  # by slot
-        self.faults_ns: list[int] = []
+        self.held: dict[int, dict[bytes, list[int]]] = {}  # by slot and tube: jobs held for some reserve
 
     # ---------------------------------------------------------------- instants without a job
     def frame_seen(self, process: SimProcess) -> None:
-        """An owner has executed one frame, or a turn: the free jobs it has now."""
-        self.free[process.index] = free_tubes(process.core.engine)
-        self.note_instant()
+        """An owner has executed one frame, or a turn: what it has now."""
+        engine = process.core.engine
+        self.free[process.index] = free_tubes(engine)
+        self.held[process.index] = {
+            tube.name: [job.id for job in tube.held.items] for tube in engine.tubes.values() if tube.held.items
+        }
+        self.note_instant(process)
 
-    def note_instant(self) -> None:
+    def note_instant(self, process: SimProcess | None) -> None:
         assert self.workload is not None
         for client in self.workload.clients:
+            if process is not None:
+                for command in client.outstanding:
+                    if command.pending:
+                        self._settle(command, process)
             self.note_for(client)
+        if process is not None and self.workload.ledger.suspects:
+            self._settle_suspects(process)
 
     def note_for(self, client: "SimClient") -> None:
         for command in client.outstanding:
             if command.none_seen or not command.verb.startswith("reserve") or command.verb == "reserve-job":
                 continue
-            if not any(tube in free for free in self.free.values() for tube in command.watched):
+            if any(tube in free for free in self.free.values() for tube in command.watched):
+                continue
+            held = frozenset(
+                id_ for slot in self.held.values() for tube in command.watched for id_ in slot.get(tube, ())
+            )
+            if not held or not client.server.options.holds_are_short():
                 command.none_seen = True
+            elif held not in command.pending:
+                command.pending.append(held)
+
+    def _settle(self, command: "Command", process: SimProcess) -> None:
+        """What has become of the jobs that were held at earlier instants, at this owner."""
+        engine = process.core.engine
+        topology = process.server.topology
+        left = []
+        for instant in command.pending:
+            jobs = set(instant)
+            for id_ in sorted(instant):
+                if topology.slot_of_id(id_) != process.index:
+                    continue
+                job = engine.jobs.find(id_)
+                if job is not None and job.state == RESERVED:
+                    jobs.discard(id_)
+                elif job is None or job.state != READY or job.holder == NOWHERE:
+                    break  # it went another way, or came back: at that instant there was a job
+            else:
+                if not jobs:
+                    command.none_seen = True
+                left.append(frozenset(jobs))
+        command.pending = left
+
+    def _settle_suspects(self, process: SimProcess) -> None:
+        assert self.workload is not None
+        ledger = self.workload.ledger
+        for command in ledger.suspects:
+            self._settle(command, process)
+            if not command.none_seen and not command.pending:
+                raise Violation(f"TIMED_OUT to {command.watched!r} at {command.answered_ns}, but a held job came back")
+        ledger.suspects = [command for command in ledger.suspects if not command.none_seen]
 
     # ---------------------------------------------------------------- turns
     def before_turn(self, process: SimProcess) -> None:
@@ -132,11 +180,11 @@ class Inspector(Watcher):
     # ---------------------------------------------------------------- faults
     def process_ended(self, process: SimProcess) -> None:
         assert self.workload is not None
-        self.faults_ns.append(process.world.now_ns)
         if process.role == ROLE_OWNER:
             self.free.pop(process.index, None)
             self.workload.ledger.owner_ended(process.index, process.world.now_ns)
-            self.note_instant()
+            self.held.pop(process.index, None)
+            self.note_instant(None)
             self.workload.excuse(None)
         else:
             self.workload.excuse(process)
@@ -171,7 +219,3 @@ def check_nothing_left(server: "Server") -> None:
         assert process is not None
         if process.core.counters.connections:
             raise Violation(f"{process.title}: counts {process.core.counters.connections} connections, there are none")
-
-
-def seconds(now_ns: int) -> float:
-    return now_ns / NS_PER_S

@@ -53,8 +53,8 @@ class Command:
     """One command and, in time, its answer."""
 
     __slots__ = (
-        "answered_ns", "body", "delay_s", "id", "line", "none_seen", "number", "priority", "reply_args", "reply_body",
-        "reply_word", "sent_ns", "timeout_s", "ttr_s", "tube", "verb", "watched",
+        "answered_ns", "body", "delay_s", "id", "line", "none_seen", "number", "pending", "priority", "reply_args",
+        "reply_body", "reply_word", "sent_ns", "timeout_s", "ttr_s", "tube", "verb", "watched",
     )  # fmt: skip
 
     def __init__(self, verb: str, line: bytes) -> None:
@@ -74,7 +74,9 @@ class Command:
         self.reply_args: list[bytes] = []
         self.reply_body = b""
         self.watched: tuple[bytes, ...] = ()  # a reserve's tubes, as the client expects them to be
-        self.none_seen = False  # there was an instant without a free job in them
+        self.none_seen = False  # there was an instant without a job in them for it
+        # Instants with jobs that were all held for others: they count if each of these is granted next.
+        self.pending: list[frozenset[int]] = []
 
 
 def put(body: bytes, priority: int, delay_s: int, ttr_s: int) -> Command:
@@ -174,6 +176,9 @@ class SimClient:
         if self.unsent and not self.end.write_closed and not self.end.was_reset:
             taken = self.end.send(bytes(self.unsent))
             del self.unsent[:taken]
+
+    def may_speak(self) -> bool:
+        return not (self.over or self.half_closed or self.quit_sent)
 
     # ---------------------------------------------------------------- leaving
     def half_close(self) -> None:

@@ -48,6 +48,27 @@ class Options:
         self.bad_input = random.choice((0.0, 0.03))
         self.wide_watch = random.choice((0.2, 0.8))
 
+        # Many impatient workers over several owners, few jobs: holds, words and ends cross all the time.
+        self.crowd = random.random() < 0.2
+        if self.crowd:
+            self._draw_crowd(random)
+
+    def _draw_crowd(self, random: Random) -> None:
+        self.slots, self.frontends, self.clients, self.tubes = random.choice((2, 3)), 2, 12, 4
+        self.pipelining, self.wide_watch, self.slow = 1, 0.9, 0.0
+        self.put_share = random.choice((2, 4, 6))
+        self.large_bodies, self.bad_input = 0.0, 0.0
+        self.turn_jitter_ns = 200 * NS_PER_US
+        self.client_nature = Nature(5 * NS_PER_US, 100 * NS_PER_US, 0.0, 65_536)
+        self.link_nature = Nature(5 * NS_PER_US, random.choice((100, 4_000)) * NS_PER_US, 0.2, 65_536)
+        self.pause_short = self.pause_long = 0.0
+
+    def holds_are_short(self) -> bool:
+        """True if no hold or withheld word ever reaches its 100 ms: then no TIMED_OUT is excused by them."""
+        link = self.link_nature
+        quick = link.delay_ns + link.jitter_ns <= 5 * NS_PER_MS and link.capacity >= 65_536
+        return quick and self.turn_jitter_ns <= 200 * NS_PER_US and self.calm()
+
     def calm(self) -> bool:
         """True if the server itself has no faults: then it never closes a connection of its own accord."""
         faults = (self.owner_crash, self.frontend_crash, self.link_cut, self.pause_short, self.pause_long)

@@ -49,6 +49,7 @@ class Ledger:
         self.by_id: dict[int, JobRecord] = {}
         self.possible: dict[tuple[str, int], tuple[int, int]] = {}  # (client, id) -> earliest and latest deadline
         self.guessed: dict[int, int] = {}  # deletes of ids not known yet: when answered DELETED, or 0
+        self.suspects: list[Command] = []  # TIMED_OUT, true only if jobs still held are granted next
         self.answered: dict[str, int] = {}  # by verb and word
 
     # ---------------------------------------------------------------- sent
@@ -207,7 +208,9 @@ class Ledger:
         # With a `watch` or `ignore` ahead that failed, the instants were noted for other tubes.
         as_expected = sorted(command.watched) == sorted(client.watched)
         if not command.none_seen and as_expected and not client.excused:
-            raise Violation(f"{client.name}: TIMED_OUT, but there always was a free job for it in {command.watched!r}")
+            if not command.pending:
+                raise Violation(f"{client.name}: TIMED_OUT, but there always was a job for it in {command.watched!r}")
+            self.suspects.append(command)
         if client.half_closed:
             return
         if command.timeout_s < 0:

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from sim.client import SimClient
 
 CONNECT_AGAIN_NS = 5 * NS_PER_MS
+CUT_FELT_NS = NS_PER_S  # a cut may reach a frontend this much later, and close clients that came meanwhile
 
 
 class Watcher:
@@ -81,6 +82,7 @@ class Server:
         self.frontends_live = [False] * options.frontends
         self.accepting = [False] * options.frontends
         self.link_ends: dict[tuple[int, int], End] = {}
+        self.last_cut_ns: dict[int, int] = {}  # by frontend
         self.draining_shown = False
         self.over = False
         self.pages = SimPages(self)
@@ -162,6 +164,9 @@ class Server:
             return
         process = self.door_random.choice(able)
         client.process = process
+        if self.world.now_ns - self.last_cut_ns.get(process.index, 0) < CUT_FELT_NS:
+            client.excused = True
+            client.broken_ns = self.world.now_ns
         process.tell(lambda: process.accept(client.far), client.far.reset)
 
     # ---------------------------------------------------------------- faults
@@ -180,6 +185,7 @@ class Server:
         end = self.link_ends.get((slot, frontend))
         if end is not None and not end.was_reset:
             self.world.trace("net", f"cuts the link of owner {slot} and frontend {frontend}")
+            self.last_cut_ns[frontend] = self.world.now_ns
             self.watcher.link_cut(slot, frontend)
             end.reset()
             end.peer.was_reset = True

@@ -183,6 +183,8 @@ class Solo:
         return self.answered
 
     def _ask(self, client: SimClient, command: Command) -> None:
+        if command.delay_s:
+            self._keep_clear(command.delay_s * NS_PER_S)
         if command.verb == "put":
             self.model.advance(self.world.now_ns)
             self._say(client, command, 10 * ANSWER_NS)

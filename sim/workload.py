@@ -79,20 +79,20 @@ class Workload:
 
     # ---------------------------------------------------------------- speaking
     def _go_on(self, client: SimClient) -> None:
-        if client.over or not self.running:
-            return
         random = self.random
-        if client.half_closed or client.quit_sent:
+        if not self.running or not client.may_speak():
             return
         self._be_rude(client)
-        if client.over or client.half_closed or client.quit_sent:
+        if not client.may_speak():
             return
         room = min(self.options.pipelining, OUTSTANDING_MAX) - len(client.outstanding)
         for _ in range(random.randrange(room + 1) if room > 0 else 0):
             self.send(client, self.choose(client))
-            if client.quit_sent:
+            if not client.may_speak():
                 return
         pause_ns = random.choice((1, 20, 200, 1_000)) * NS_PER_MS
+        if self.options.crowd:
+            pause_ns = 3 * NS_PER_MS
         self.world.after(random.randrange(1, pause_ns), lambda: self._go_on(client))
 
     def send(self, client: SimClient, command: Command) -> None:
@@ -127,7 +127,7 @@ class Workload:
         if random.random() < self.options.bad_input:
             line, verb = random.choice(NONSENSE)
             return Command(verb, line)
-        share = random.randrange(20)
+        share = random.randrange(15 if self.options.crowd else 20)
         if share < self.options.put_share:
             return self._put()
         if share < 13:
@@ -151,6 +151,10 @@ class Workload:
             id_ = random.choice(held)
             verb = random.choice(("delete", "delete", "delete", "release", "release", "bury", "touch"))
             return say.with_id(verb, id_, random.choice((0, 3, 2_000)), random.choice((0, 0, 1)))
+        if self.options.crowd and random.random() < 0.1 and self.ledger.by_id:
+            return say.with_id("delete", random.choice(list(self.ledger.by_id)[-6:]))
+        if self.options.crowd:
+            return say.reserve(random.choice((0, 0, 0, 0, 0, 0, 0, 0, 0, 1)))
         timeout_s = random.choice((0, 0, 0, 1, 2, -1)) if self.options.pipelining < 16 else random.choice((0, 0, 0, 1))
         return say.reserve(timeout_s)
 
