@@ -261,6 +261,27 @@ def test_stats_has_the_figures_of_the_pages_and_asks_the_lowest_slot_first() -> 
         assert b"\n" + line + b"\n" in text
 
 
+def test_stats_counts_no_client_whose_end_came_with_the_word_of_the_owner() -> None:
+    f = Frontend(slots=2)
+    waiter, client = f.open(), f.open()
+    f.watch(waiter, f.name_in(1))
+    f.say(waiter, b"reserve\r\n")
+    asks = [f.frames(slot)[-1] for slot in (0, 1)]
+    for slot in (0, 1):
+        f.answer(asks[slot], frames.EMPTY, slot=slot)
+    f.end(waiter)
+    f.answer(asks[1], frames.CANCELLED, slot=1)
+    f.say(client, b"stats\r\n")
+    stats = f.frames(0)[-1]
+    # Both in one read: the last word that the waiter's end needed, and the word that the statistics waited for.
+    ends = made(frames.CANCELLED, asks[0].session, asks[0].request)
+    f.deliver(0, ends + made(frames.REPLY, stats.session, stats.request, (1,)))
+    text = f.replies(client)
+    for line in (b"current-connections: 1", b"current-waiting: 0", b"current-workers: 0"):
+        assert b"\n" + line + b"\n" in text
+    assert f.closed == [waiter]
+
+
 def test_list_tubes_joins_all_slots_default_first_then_by_creation() -> None:
     f = Frontend(slots=2)
     client = f.open()

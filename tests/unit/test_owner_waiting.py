@@ -239,3 +239,31 @@ def test_statistics_wait_for_the_other_link() -> None:
     second.take()
     answer_sync(first)
     assert b"current-using: 1\n" in texts(second.take())[0]
+
+
+def test_a_frontend_that_lets_a_hold_run_out_is_passed_over_until_it_speaks() -> None:
+    owner = Owner()
+    stopped, other = owner.link(index=0), owner.link(index=1)
+    for end, sessions in ((stopped, (1, 2, 3)), (other, (1,))):
+        for session in sessions:
+            end.attach(session)
+            end.plain(frames.ASK, session, 1)
+            owner.now_ns += 1
+        assert opcodes(end.take()) == [frames.EMPTY] * len(sessions)
+    other.attach(2)
+    put(other, 2, 1)
+    assert opcodes(stopped.take()) == [frames.OFFER]
+    assert opcodes(other.take()) == [frames.REPLY]
+    # Not held for each of the three in turn: the second to be asked is somebody of the other frontend.
+    owner.later(100 * NS_PER_MS)
+    offer = other.take()[0]
+    assert offer.opcode == frames.OFFER
+    other.words(frames.TAKE, 1, 1, *offer.words(3))
+    assert opcodes(other.take()) == [frames.RESERVED]
+    put(other, 2, 2)
+    owner.later(SECOND)
+    assert stopped.take() == []
+    check_engine(owner.core.engine)
+    # Its first word brings its waiters back; the one whose hold ran out is not offered anything before it has spoken.
+    stopped.plain(frames.DETACH, 3)
+    assert [(each.opcode, each.session) for each in stopped.take()] == [(frames.OFFER, 2)]

@@ -330,11 +330,23 @@ class Engine(WaitingRoom):
             return
         gate.blocked = blocked
         if not blocked:
-            for same in list(self.sets.values()):
-                for each in same:
-                    if each.gate is gate and each.first is not None:
-                        for tube in each.tubes:
-                            self.serve(tube)
+            self._serve_gate(gate)
+
+    def heard(self, gate: Gate, now_ns: i64) -> None:
+        """The peer of the link has spoken."""
+        gate.heard_ns = now_ns
+        if gate.silent:
+            self.now_ns = now_ns
+            gate.silent = False
+            self._serve_gate(gate)
+
+    def _serve_gate(self, gate: Gate) -> None:
+        """Its waiters, who have been passed over, get what is ready."""
+        for same in list(self.sets.values()):
+            for each in same:
+                if each.gate is gate and each.first is not None:
+                    for tube in each.tubes:
+                        self.serve(tube)
 
     # ---------------------------------------------------------------- time
 

@@ -26,6 +26,8 @@ class Gate:
         self.index: i64 = index  # in the engine's table of gates; reused after the link has gone
         self.port: Port = port
         self.blocked: bool = False  # its peer does not read: neither offers nor grants; waiters keep their place
+        self.heard_ns: i64 = 0  # of its peer's last word
+        self.silent: bool = False  # a hold ran out and nothing was heard meanwhile: as if blocked, until it speaks
 
 
 @mypyc_attr(native_class=True)

@@ -1,7 +1,7 @@
 """Reserve requests that wait here: who is served next, holds for offers, last words.
 
 The owner's part of the rules of DESIGN section 5, "Reserve". Between two calls this always holds: no tube that is not
-paused has a job to grant while a session that could take it is queued (sessions behind a blocked gate apart, and
+paused has a job to grant while a session that could take it is queued (sessions behind a blocked or silent gate apart, and
 tubes in `unserved`, which the next turn goes on with).
 
 A request is in one of these states:
@@ -244,8 +244,10 @@ class WaitingRoom(Store):
         found: Session | None = None
         for each in tube.sets:
             first = each.first
-            if first is not None and not each.gate.blocked and (found is None or first.arrival < found.arrival):
-                found = first
+            if first is not None and (found is None or first.arrival < found.arrival):
+                gate = each.gate
+                if not gate.blocked and not gate.silent:
+                    found = first
         return found
 
     def _give(self, session: Session, job: Job) -> None:
@@ -360,6 +362,10 @@ class WaitingRoom(Store):
             if note.runs():
                 if note.until_ns > now_ns:
                     break
+                gate = note.session.gate
+                # A stopped frontend may have many waiters here: the job must not be held for each of them in turn.
+                if gate.heard_ns <= note.until_ns - HOLD:
+                    gate.silent = True
                 self.serve(self._unhold(note.session))
             self.holds.popleft()
         self.recheck_withheld()

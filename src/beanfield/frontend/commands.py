@@ -364,7 +364,9 @@ def word_came(state: FrontendState, session: Session, seat: Seat, refused: bool)
         session.ignore(name)
         state.answer(session, replies.watching(len(session.watched)))
     elif op == ops.OP_STATS:
-        stats.answer_stats(state, session)
+        # Not yet: sessions whose ends came with this word, or just before it, are still to be closed.
+        state.stats_words.append(session)
+        return
     session.op = 0
     state.free(session)
 

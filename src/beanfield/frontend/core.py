@@ -17,9 +17,10 @@ from beanfield.errors import LinkFault
 from beanfield.frontend import parking, reserve
 from beanfield.frontend.answers import ask_more, session_frame
 from beanfield.frontend.commands import advance, end, send_piece
-from beanfield.frontend.session import CLOSED, FREE, LARGE, PARKED, PIECES, RESERVE, Session
+from beanfield.frontend.session import CLOSED, FREE, LARGE, PARKED, PIECES, RESERVE, WORD, Session
 from beanfield.frontend.slots import LINK_DOWN, LINK_HELLO, LINK_RESTORING, SLOT_RESTARTING, SLOT_UP, SlotLink
 from beanfield.frontend.state import NO_FLAGS, FrontendConfig, FrontendState
+from beanfield.frontend.stats import answer_stats
 from beanfield.ipc import frames
 from beanfield.ipc.actions import ACT_CLOSE
 from beanfield.ipc.codec import write_hello, write_word
@@ -32,6 +33,7 @@ from beanfield.ipc.frames import (
     ROLE_FRONTEND,
 )
 from beanfield.pages import PageReader
+from beanfield.proto.ops import OP_STATS
 
 
 @mypyc_attr(native_class=True)
@@ -42,6 +44,7 @@ class FrontendCore(FrontendState):
         super().__init__(config, pages)
         self.poll_full: bool = False  # set by the loop before turn(): the poll left something ready behind
         self.due_looks: list[Session] = []  # sessions to be looked at in this turn
+        self.due_stats: list[Session] = []  # `stats` to be answered in this turn
 
     # ---------------------------------------------------------------- clients
 
@@ -256,6 +259,9 @@ class FrontendCore(FrontendState):
         self._look_again_at_sessions()
         self._expire_timers()
         self._run()
+        if len(self.due_stats) != 0:
+            self._answer_stats()
+            self._run()
         if len(self.in_pieces) != 0:
             self._send_pieces()
             self._run()
@@ -264,6 +270,8 @@ class FrontendCore(FrontendState):
         self.counters.body_memory_bytes = self.body_bytes
         self.due_looks = self.revisit
         self.revisit = []
+        self.due_stats = self.stats_words
+        self.stats_words = []
         self.turn_number += 1
 
     def _look_again_at_sessions(self) -> None:
@@ -278,6 +286,15 @@ class FrontendCore(FrontendState):
                     session.input_over = session.received_turn != self.turn_number and not self.poll_full
                 self.wake(session)
         self.due_looks = []
+
+    def _answer_stats(self) -> None:
+        """Their owner's word came before the last turn, so what had ended by then has been answered and closed."""
+        for session in self.due_stats:
+            if session.wait != CLOSED:
+                assert session.wait == WORD and session.op == OP_STATS
+                answer_stats(self, session)
+                session.op = 0
+                self.free(session)
 
     def _expire_timers(self) -> None:
         while True:
@@ -317,7 +334,7 @@ class FrontendCore(FrontendState):
 
     def next_deadline_ns(self) -> int:
         """When turn() must be called again at the latest; 0: at once, after a poll that does not wait."""
-        if len(self.due_looks) != 0:
+        if len(self.due_looks) != 0 or len(self.due_stats) != 0 or len(self.stats_words) != 0:
             return 0
         for link in self.links:
             if link.sync_number != 0 or link.waits_for_report():

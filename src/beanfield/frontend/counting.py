@@ -16,6 +16,8 @@ def count_open_put(state: FrontendState, session: Session) -> None:
     parser = session.parser
     if parser.put_open and not session.put_counted:
         session.put_counted = True
+        if state.tracing:
+            _trace(state, session, ops.OP_PUT)
         state.counters.cmd_put += 1
         if parser.producer_open:
             state.mark_producer(session)
@@ -24,6 +26,8 @@ def count_open_put(state: FrontendState, session: Session) -> None:
 def count(state: FrontendState, session: Session, op: i64) -> None:
     """Once for each operation that comes out of the parser."""
     counters = state.counters
+    if state.tracing and not session.put_counted:
+        _trace(state, session, session.parser.counted if op >= ops.OP_BAD_FORMAT else op)
     if op == ops.OP_PUT:
         _count_put(state, session)
         state.mark_producer(session)
@@ -51,6 +55,11 @@ def count(state: FrontendState, session: Session, op: i64) -> None:
         _count_fault(state, session, op)
     else:
         _count_inspection(state, op)
+
+
+def _trace(state: FrontendState, session: Session, op: i64) -> None:
+    state.trace.append(session.handle)
+    state.trace.append(op)
 
 
 def _count_inspection(state: FrontendState, op: i64) -> None:

@@ -24,7 +24,7 @@ from beanfield.frontend.session import (
 from beanfield.frontend.slots import LINK_RESTORING, LINK_UP, SlotLink
 from beanfield.frontend.state import FrontendState
 from beanfield.frontend.timers import NOWHERE, check_heap
-from beanfield.proto.ops import OP_PUT
+from beanfield.proto.ops import OP_PUT, OP_STATS
 
 
 def check_frontend(state: FrontendState) -> None:
@@ -106,7 +106,7 @@ def _check_wait(session: Session) -> None:
         assert seat.word == NO_WORD or seat.word == MISSING or seat.link.state == LINK_UP
     assert taking <= 1
     if wait == WORD:
-        assert session.op != 0 and session.flight > 0
+        assert session.op != 0 and (session.flight > 0 or session.op == OP_STATS)
     elif wait == RESERVE:
         assert len(session.ahead) != 0 and session.flight == 0
         assert taking == 1 or session.place != NOWHERE or session.timeout_ns == NEVER_NS or session.over_ns != NEVER_NS

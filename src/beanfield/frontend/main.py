@@ -15,6 +15,7 @@ from beanfield.control import Message
 from beanfield.frontend.accepting import AcceptPolicy
 from beanfield.frontend.core import FrontendCore
 from beanfield.frontend.state import FrontendConfig
+from beanfield.frontend.tracing import command_line, reply_lines
 from beanfield.io.control_socket import ControlSocket
 from beanfield.io.log import log
 from beanfield.io.loop import RoleLoop
@@ -43,6 +44,7 @@ class FrontendLoop(RoleLoop):
         self._policy = AcceptPolicy()
         self._clients: dict[int, int] = {}  # handle: descriptor number, for -V
         self._verbose = start.setting("verbosity") > 0
+        core.tracing = start.setting("verbosity") > 1
         self._stop_ns = NEVER_NS
         self._next_no_room_log_ns = 0
 
@@ -122,6 +124,21 @@ class FrontendLoop(RoleLoop):
         if self._verbose:
             _print(f"close {descriptor}")
 
+    def _print_trace(self) -> None:
+        trace = self._frontend.trace
+        self._frontend.trace = []
+        text = []
+        for at in range(0, len(trace), 2):
+            handle, what = trace[at], trace[at + 1]
+            assert isinstance(handle, int)
+            if isinstance(what, bytes):
+                lines = reply_lines(what)
+            else:
+                assert isinstance(what, int)
+                lines = [command_line(what)]
+            text += [line.replace("?", str(self._clients[handle]), 1) for line in lines]
+        _print("\n".join(text))
+
     def _watch(self) -> None:
         for listener in self._listeners:
             self._watched[self.reactor.add(listener.fileno(), RAW)] = listener
@@ -139,6 +156,8 @@ class FrontendLoop(RoleLoop):
     def on_turn(self, now_ns: int) -> None:
         """What the others read of this frontend at any moment, and the end."""
         self._show_connections()
+        if self._frontend.trace:
+            self._print_trace()
         if self._stop_ns < NEVER_NS:
             taken = all(self.reactor.unsent(handle) == 0 for handle in self._clients)
             # The turn of the stop itself still has to leave: look from the second on.

@@ -11,7 +11,7 @@ from mypy_extensions import i64, mypyc_attr
 
 from beanfield.constants import CLIENT_UNSENT_BYTES_MAX, DEFAULT_TUBE, STREAM_COMMANDS_MAX, WORD_WAIT_NS
 from beanfield.frontend import slots
-from beanfield.frontend.session import CLOSED, FREE, Seat, Session
+from beanfield.frontend.session import CLOSED, FREE, LARGE, Seat, Session
 from beanfield.frontend.slots import SlotLink
 from beanfield.frontend.timers import TimerHeap
 from beanfield.ipc.actions import ACT_CLOSE
@@ -88,8 +88,12 @@ class FrontendState(RoleCore):
         self.runnable: list[Session] = []
         self.revisit: list[Session] = []  # to be looked at in the next turn
         self.in_pieces: list[Session] = []  # with a put that leaves piece by piece
+        self.stats_words: list[Session] = []  # the owner's word for their `stats` came since the last turn
         self.outbox: list[object] = []
         self.actions: list[int] = []
+        # For tracing.py, while `tracing`: handle, then an operation (int) or bytes for the client.
+        self.tracing: bool = False
+        self.trace: list[object] = []
 
     # ---------------------------------------------------------------- replies
 
@@ -102,6 +106,9 @@ class FrontendState(RoleCore):
         session.turn_bytes += len(text)
         self.outbox.append(session.handle)
         self.outbox.append(text)
+        if self.tracing and session.wait != LARGE:  # the middle of a reply has no line of its own
+            self.trace.append(session.handle)
+            self.trace.append(text)
 
     def unsent_bytes(self, session: Session) -> i64:
         """What the client has not taken, as far as is known: all of this turn's counts."""

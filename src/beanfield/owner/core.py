@@ -170,6 +170,7 @@ class OwnerCore(Commands):
             return
         link.buffer.receive(data)
         engine = self.engine
+        engine.heard(link.gate, now_ns)
         if engine.due_ns() <= now_ns:
             engine.work_off(now_ns)
         self._run(link, now_ns)
