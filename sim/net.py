@@ -229,10 +229,12 @@ class SimReactor:
             entry = self.handles[handle]
             if entry is None or entry.closing or entry.end.was_reset or not data:
                 continue
+            waits = entry.unsent_bytes > 0
             entry.unsent.append(data)
             entry.unsent_bytes += len(data)
             self.unsent_bytes_max[entry.kind] = max(self.unsent_bytes_max[entry.kind], entry.unsent_bytes)
-            if entry not in touched:
+            # Behind an older rest it waits, as in the real one: the poll goes on with it, and says so.
+            if entry not in touched and not waits:
                 touched.append(entry)
         for entry in touched:
             self._send(entry)
