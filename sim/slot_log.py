@@ -267,10 +267,11 @@ class SlotLog(LiveJobs):
                 count = index
         return count
 
-    def check_recovered(self, promised_position: int) -> "SlotLog":
-        """Opens the log anew and compares; returns the new slot."""
+    def check_recovered(self, promised_position: int, disk: Disk | None = None) -> "SlotLog":
+        """Opens the log anew, from a copy of the disk if one is given, and compares; returns the new slot."""
         least = self.answered(promised_position)
-        successor = SlotLog(self.disk, int(self.log.space.segment_bytes), int(self.log.sync_ns), self.now_ns)
+        segment_bytes, sync_ns = int(self.log.space.segment_bytes), int(self.log.sync_ns)
+        successor = SlotLog(self.disk if disk is None else disk, segment_bytes, sync_ns, self.now_ns)
         hashes = [entry[0] for entry in self.history[least:]]
         assert successor.hash in hashes, (
             f"not a state that this slot was in since answer {least} of {len(self.history)}"

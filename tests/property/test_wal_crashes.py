@@ -2,6 +2,7 @@
 found must be the slot as it was after some prefix of its changes that includes everything answered (sim/slot_log.py).
 """
 
+import copy
 import random
 
 import pytest
@@ -9,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from beanfield.wal.log import SYNC_EVERY_TURN, SYNC_NEVER
+from beanfield.wal.requests import recycle_segment
 from beanfield.wal.segments import segment_name
 from sim.disk import SECTOR_BYTES, SimDisk, SimStopped
 from sim.slot_log import MS, SlotLog, Stopped, random_change
@@ -90,6 +92,52 @@ def test_with_f0_nothing_answered_depends_on_a_write_that_is_not_synced() -> Non
         assert isinstance(slot.disk, SimDisk)
         slot.disk.power_lost()
         slot.check_recovered(int(slot.log.released_position))
+
+
+@pytest.mark.parametrize("sync_ns", [SYNC_EVERY_TURN, 50 * MS, SYNC_NEVER])
+def test_housekeeping_never_runs_ahead_of_the_syncs_that_allow_it(sync_ns: int) -> None:
+    # The thread of the syncs is slow, the other one is done with everything at once, and then the power goes.
+    slot = SlotLog(SimDisk(random.Random(3)), SEGMENT, sync_ns)
+    kept = [slot.put(b"k" * 700) for _ in range(20)]
+    for step in range(500):
+        slot.delete(slot.put(b"p" * 900))
+        if step % 25 == 0:
+            slot.delete(slot.put(b"own" * 3_000))
+            slot.delete(kept.pop())
+        slot.turn()
+        while slot.run_helpers(syncs=False):
+            slot.turn()
+        if step % 3 == 0 or slot.sync_queue:
+            copied = copy.deepcopy(slot.disk)
+            assert isinstance(copied, SimDisk)
+            copied.power_lost(keep=0.0)
+            slot.check_recovered(int(slot.log.synced_position), copied)
+        if step % 2 == 0:
+            slot.run_helpers()
+        slot.now_ns += 10 * MS
+    assert slot.log.space.oldest().number > 3
+
+
+@pytest.mark.parametrize("keep", [0.0, 0.3, 0.7, 1.0])
+def test_a_recycled_file_keeps_its_bytes_until_its_name_is_durably_gone(keep: float) -> None:
+    old_bytes = b"o" * 4096
+    for calls in range(1, 9):
+        for seed in range(20):
+            disk = SimDisk(random.Random(seed))
+            disk.create("old", 4096)
+            disk.write("old", 0, old_bytes)
+            disk.sync("old")
+            disk.sync_directory()
+            disk.stop_after_calls = disk.calls + calls
+            try:
+                recycle_segment(disk, "old", 5, 4096, b"header")
+            except SimStopped:
+                pass
+            disk.power_lost(keep)
+            if "old" in disk.names():
+                assert disk.read("old", 0, 4096) == old_bytes
+            if segment_name(5) in disk.names():
+                assert disk.read(segment_name(5), 0, 4096) == b"header" + bytes(4090)
 
 
 # ---------------------------------------------------------------- tears
