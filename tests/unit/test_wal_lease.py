@@ -25,7 +25,7 @@ def file_of(cells: dict[int, int]) -> bytearray:
     return data
 
 
-def read(data: bytes) -> LeaseFile:
+def read(data: bytes | bytearray) -> LeaseFile:
     return LeaseFile(bytes(data), 3, CLUSTER)
 
 

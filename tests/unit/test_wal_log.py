@@ -310,7 +310,8 @@ def test_a_write_that_finds_the_disk_full_is_repeated_and_clients_wait() -> None
     slot.disk.refuse_writes = False
     slot.turn()
     slot.run_helpers()
-    assert not slot.log.stalled
+    slot.wait_while_stalled()
+    assert slot.waited == 0
     assert slot.log.released_position >= slot.log.position
     slot.check_recovered(int(slot.log.position))
 
