@@ -195,7 +195,8 @@ class Inspector(Watcher):
         assert self.workload is not None
         for client in self.workload.clients:
             if client.process is None or client.process.index == frontend:
-                self.workload.ledger.path_broken(slot, client)
+                # It may be closed for what it held or asked for there, and loses all that it holds anywhere.
+                self.workload.ledger.let_go(client)
                 client.excused = True
                 client.broken_ns = self.workload.world.now_ns
 

@@ -239,17 +239,11 @@ class Ledger:
     def owner_ended(self, slot: int, now_ns: int) -> None:
         """All its jobs end with it (no log yet)."""
         for record in self.records:
+            record.holder = None  # who lost one reservation is closed, and loses the others too
             if record.id and self.topology.slot_of_id(record.id) == slot:
-                record.holder = None
                 record.dead_ns = record.dead_ns or now_ns
             elif not record.id and not record.refused:
                 record.delete_sent = True
-
-    def path_broken(self, slot: int, client: SimClient) -> None:
-        """The link between a client's frontend and a slot is cut: reservations of the client there go back."""
-        for record in self.records:
-            if record.holder is client and self.topology.slot_of_id(record.id) == slot:
-                record.holder = None
 
     # ---------------------------------------------------------------- at the end
     def check_against(self, slot: int, jobs: dict[int, bytes]) -> None:
