@@ -45,7 +45,7 @@ BEANSTALKD_OPTIONS = """Options:
 LONG_OPTIONS = """Beyond beanstalkd (or from the environment: BEANFIELD_SLOTS for --slots, and so on):
  --slots N          processes that own tubes and jobs (default: a quarter of the cores, at least 1)
  --frontends N      processes that speak to clients (default: the other cores, at least 1); 0: the process of the
-                    only slot does that too
+                    only slot does that too, the default with one slot on one or two cores
  --partitions N     how finely tube names are divided over the slots (default 256); fixed for the life of the data
  --slot-wait S      how long a command waits for a slot that restarts, in seconds (default 10; 0: not at all)
  --hang-timeout S   a process that does not answer for so long is killed and restarted (default 10; 0: never)

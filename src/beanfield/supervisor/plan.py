@@ -15,6 +15,7 @@ from beanfield.routing import Topology
 
 RUN_ID_BYTES: Final = 16
 MEMORY_PERCENT: Final = 80
+COMBINED_CORES_MAX: Final = 2
 
 
 class ServerPlan:
@@ -23,8 +24,10 @@ class ServerPlan:
     def __init__(self, options: ServeOptions) -> None:
         cores = usable_cores()
         partitions = options.partitions or max(PARTITIONS_DEFAULT, options.slots or 1)
-        # Without frontend processes there is one slot, and its process serves the clients too.
-        self.combined = options.frontends == 0
+        # Without frontend processes there is one slot, and its process serves the clients too. On one or two cores that
+        # is faster than a frontend and an owner (docs/performance.md), so it is the default there.
+        small = cores <= COMBINED_CORES_MAX and options.slots in (None, 1)
+        self.combined = options.frontends == 0 or (options.frontends is None and small)
         self.slots = options.slots or (1 if self.combined else min(max(1, cores // 4), SLOTS_MAX, partitions))
         self.frontends = options.frontends or min(max(1, cores - self.slots), FRONTENDS_MAX)
         if self.combined:
