@@ -47,7 +47,7 @@ def supervise(options: ServeOptions, listeners: list[Listener]) -> int:
         sys.stdout.flush()
     raise_descriptor_limit()
     set_title("beanfield: supervisor")
-    supervisor = Supervisor(options, ServerPlan(options), listeners)
+    supervisor = Supervisor(options, ServerPlan(options, usable_cores()), listeners)
     return supervisor.run()
 
 

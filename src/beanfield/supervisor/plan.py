@@ -9,7 +9,7 @@ from typing import Final
 from beanfield.cli.options import ServeOptions
 from beanfield.constants import CLUSTER_ID_BYTES, FRONTENDS_MAX, PARTITIONS_DEFAULT, SLOTS_MAX
 from beanfield.control import Message
-from beanfield.io.machine import usable_cores, usable_memory_bytes
+from beanfield.io.machine import usable_memory_bytes
 from beanfield.ipc.frames import ROLE_OWNER
 from beanfield.routing import Topology
 
@@ -21,8 +21,7 @@ COMBINED_CORES_MAX: Final = 2
 class ServerPlan:
     """The sizes, identities and settings of one run."""
 
-    def __init__(self, options: ServeOptions) -> None:
-        cores = usable_cores()
+    def __init__(self, options: ServeOptions, cores: int) -> None:
         partitions = options.partitions or max(PARTITIONS_DEFAULT, options.slots or 1)
         # Without frontend processes there is one slot, and its process serves the clients too. On one or two cores that
         # is faster than a frontend and an owner (docs/performance.md), so it is the default there.
