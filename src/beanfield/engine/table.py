@@ -2,6 +2,9 @@
 
 A page is freed with its last job, but for the newest one, which the next put would only make again. Pages are found
 through a dictionary, because sequences may have wide gaps (leases that were skipped), with the page used last at hand.
+
+A slot uses a sequence once, whatever the partition. Only `beanfield resize` can bring jobs of one sequence together:
+they were put into different slots, and ids are kept. The second of them is a twin, in a dictionary beside the pages.
 """
 
 from typing import Final
@@ -13,6 +16,10 @@ from beanfield.engine.job import Job
 PAGE_JOBS: Final = 1_024
 PAGE_SHIFT: Final[i64] = 10
 PAGE_MASK: Final[i64] = PAGE_JOBS - 1
+
+
+def _id_of(job: Job) -> int:
+    return job.id
 
 
 @mypyc_attr(native_class=True)
@@ -35,20 +42,22 @@ class JobTable:
         nothing = Page(-1)  # stands for "no page"; never in `pages`
         self.recent: Page = nothing  # the page used last
         self.newest: Page = nothing  # the page with the largest number ever made
+        self.twins: dict[int, Job] = {}  # by id; another job stood in their place when they came
 
     def find(self, id: i64) -> Job | None:
         """The job, or None. Any id >= 1 may be asked for."""
         sequence = (id - 1) // self.partition_count
         page = self._page(sequence >> PAGE_SHIFT)
-        if page is None:
-            return None
-        job = page.jobs[sequence & PAGE_MASK]
-        if job is None or job.id != id:
-            return None
-        return job
+        if page is not None:
+            job = page.jobs[sequence & PAGE_MASK]
+            if job is not None and job.id == id:
+                return job
+        if len(self.twins) > 0:
+            return self.twins.get(id)
+        return None
 
     def add(self, job: Job) -> None:
-        """Any order; two jobs of one sequence are a bug (a sequence is used once, whatever the partition)."""
+        """Any order; two jobs of one id are a bug."""
         sequence = (job.id - 1) // self.partition_count
         number = sequence >> PAGE_SHIFT
         page = self._page(number)
@@ -60,20 +69,26 @@ class JobTable:
                 self._forget(self.newest)
                 self.newest = page
         at = sequence & PAGE_MASK
-        assert page.jobs[at] is None
+        self.count += 1
+        standing = page.jobs[at]
+        if standing is not None:
+            assert standing.id != job.id and job.id not in self.twins
+            self.twins[job.id] = job
+            return
         page.jobs[at] = job
         page.count += 1
-        self.count += 1
 
     def remove(self, job: Job) -> None:
         sequence = (job.id - 1) // self.partition_count
         page = self._page(sequence >> PAGE_SHIFT)
-        assert page is not None
         at = sequence & PAGE_MASK
-        assert page.jobs[at] is job
+        self.count -= 1
+        if page is None or page.jobs[at] is not job:
+            twin = self.twins.pop(job.id)
+            assert twin is job
+            return
         page.jobs[at] = None
         page.count -= 1
-        self.count -= 1
         if page is not self.newest:
             self._forget(page)
 
@@ -99,4 +114,7 @@ class JobTable:
             for job in self.pages[number].jobs:
                 if job is not None:
                     found.append(job)
+        if len(self.twins) > 0:
+            found += list(self.twins.values())
+            found.sort(key=_id_of)
         return found
