@@ -120,6 +120,8 @@ class Run:
             self._until(lambda: bool(answers), 60, f"drain: {command.line!r} is not answered")
             return answers[0]
 
+        answered = dict(workload.ledger.answered)
+        self._check_totals(answered, ask(say.plain("stats")))
         for tube in workload.tubes:
             for command in (say.with_tube("watch", tube), say.with_tube("use", tube), say.kick(1 << 31)):
                 ask(command)
@@ -139,6 +141,27 @@ class Run:
         left = sum(process.core.engine.jobs.count for process in self.server.owners if process is not None)
         if left:
             raise Violation(f"{left} jobs could not be drained")
+
+    def _check_totals(self, answered: dict[str, int], stats: Command) -> None:
+        """Every command answered so far is counted once, wherever it was said; if nobody left with one unanswered."""
+        if not self.options.calm() or self.options.rude:
+            return
+        lines = stats.reply_body.decode().split("\n")
+        shown = {key: value for key, _, value in (line.partition(": ") for line in lines)}
+        counts: dict[str, int] = {"stats": 1}
+        for kind, count in answered.items():
+            verb = kind.split(" ")[0]
+            counts[verb] = counts.get(verb, 0) + count
+        for verb, count in counts.items():
+            # Commands without a counter; and a reserve that still waits is counted, but was not answered.
+            if verb not in ("bad", "unknown", "reserve-job", "kick-job", "reserve") and shown[f"cmd-{verb}"] != str(
+                count
+            ):
+                raise Violation(f"stats: cmd-{verb} is {shown[f'cmd-{verb}']}, {count} were answered")
+        if shown["total-jobs"] != str(answered.get("put INSERTED", 0)):
+            raise Violation(
+                f"stats: total-jobs is {shown['total-jobs']}, {answered.get('put INSERTED', 0)} were inserted"
+            )
 
     def converse(self) -> None:
         self.world.trace("run", "converses")
