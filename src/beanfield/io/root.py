@@ -97,6 +97,33 @@ def create_root(path: str, topology: Topology) -> Root:
         raise
 
 
+def begin_root(path: str, topology: Topology) -> Root:
+    """As create_root, but without topology.json: until `finish_root`, no server and no tool takes it for a root.
+
+    For what fills a root before anybody may use it; an unfinished one is refused by all, and has to be removed.
+    """
+    lock_descriptor = _lock(path, must_be_empty=True)
+    try:
+        if read_topology(path) is not None:
+            raise _bad(path, "is a data root already", "give an empty directory")
+        try:
+            _make_slots(path, topology)
+        except OSError as error:
+            raise _disk(path, error) from error
+        return Root(path, topology, lock_descriptor)
+    except BaseException:
+        os.close(lock_descriptor)
+        raise
+
+
+def finish_root(root: Root) -> None:
+    """Makes what begin_root began a root, durably. Everything else in it is durable already."""
+    try:
+        _publish(root.path, root.topology)
+    except OSError as error:
+        raise _disk(root.path, error) from error
+
+
 def open_or_create_root(path: str, wanted: Topology) -> Root:
     """What a server does: an existing root as it is, or a new one with the topology that is wanted."""
     lock_descriptor = _lock(path, must_be_empty=False)
@@ -224,6 +251,11 @@ def _check_slots(path: str, topology: Topology) -> None:
 
 # ---------------------------------------------------------------- making
 def _make(path: str, topology: Topology) -> None:
+    _make_slots(path, topology)
+    _publish(path, topology)
+
+
+def _make_slots(path: str, topology: Topology) -> None:
     slots = os.path.join(path, SLOTS_NAME)
     _clear(path, slots)
     os.mkdir(slots, _DIRECTORY_MODE)
@@ -235,6 +267,9 @@ def _make(path: str, topology: Topology) -> None:
         _sync_directory(directory)
     _sync_directory(slots)
     _sync_directory(path)
+
+
+def _publish(path: str, topology: Topology) -> None:
     final = os.path.join(path, TOPOLOGY_NAME)
     _write(final + TEMPORARY_SUFFIX, topology.canonical_json() + b"\n")
     os.rename(final + TEMPORARY_SUFFIX, final)
