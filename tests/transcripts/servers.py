@@ -36,6 +36,7 @@ OURS = (
     Shape("one-slot", 1, 1, False),
     Shape("four-slots", 4, 2, False),
     Shape("unix-socket", 2, 2, True),
+    Shape("combined", 1, 0, False),
 )
 ORACLE = Shape("oracle", 0, 0, False)
 SHAPES = (ORACLE, *OURS) if shutil.which("beanstalkd") else OURS

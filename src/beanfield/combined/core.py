@@ -83,7 +83,8 @@ class CombinedCore(FrontendCore):
         self.owner.link_received(OWNER_END, data, now_ns)
 
     def next_deadline_ns(self) -> int:
-        if self.left:
+        # Sessions to be looked at again may come with the owner's replies, behind the frontend's part of the turn.
+        if self.left or len(self.revisit) != 0:
             return 0
         mine = super().next_deadline_ns()
         owners = self.owner.next_deadline_ns()
