@@ -365,6 +365,31 @@ def test_sync_is_confirmed_after_full_polls_and_behind_what_they_brought() -> No
     assert [frame.said for frame in f.frames()] == [("DETACH",), ("SYNCED", 7)]
 
 
+def test_sync_is_confirmed_behind_the_last_word_of_a_waiting_client_that_left() -> None:
+    f = Frontend()
+    client = f.open()
+    f.say(client, b"reserve\r\n")
+    waiting = f.frames()[-1]
+    f.core.client_ended(client, f.now)
+    f.core.link_received(f.handles[0], made(frames.SYNC, 0, 0, (7,)), f.now)
+    f.turn()
+    assert [frame.said for frame in f.frames()] == [("LAST",)]
+    assert f.core.next_deadline_ns() > f.now  # it does not spin meanwhile
+    f.reserved(waiting, 1)
+    assert [frame.said for frame in f.frames()] == [("DETACH",), ("SYNCED", 7)]
+
+
+def test_sync_is_not_held_up_by_a_reserve_that_could_not_wait() -> None:
+    f = Frontend()
+    client = f.open()
+    f.say(client, b"reserve-with-timeout 0\r\n")
+    f.frames()
+    f.core.client_ended(client, f.now)
+    f.core.link_received(f.handles[0], made(frames.SYNC, 0, 0, (7,)), f.now)
+    f.turn()
+    assert [frame.said for frame in f.frames()] == [("SYNCED", 7)]
+
+
 def test_a_session_leaves_nothing_behind() -> None:
     """The collector is off in a frontend: whatever it would have to find is a leak."""
     f = Frontend(slots=2)

@@ -44,6 +44,7 @@ class FrontendCore(FrontendState):
         super().__init__(config, pages)
         self.poll_full: bool = False  # set by the loop before turn(): the poll left something ready behind
         self.due_looks: list[Session] = []  # sessions to be looked at in this turn
+        self.ended: list[Session] = []  # clients that have ended; those closed meanwhile leave it with the turn
         self.due_stats: list[Session] = []  # `stats` to be answered in this turn
 
     # ---------------------------------------------------------------- clients
@@ -83,6 +84,7 @@ class FrontendCore(FrontendState):
             return
         self.now_ns = now_ns
         session.ended = True
+        self.ended.append(session)
         # While paused there may be more to read, which comes after the pause.
         session.input_over = not session.paused
         if session.wait == PARKED:
@@ -265,6 +267,8 @@ class FrontendCore(FrontendState):
         if len(self.in_pieces) != 0:
             self._send_pieces()
             self._run()
+        if len(self.ended) != 0:
+            self.ended = [session for session in self.ended if session.wait != CLOSED]
         for link in self.links:
             self._finish_link(link)
         self.counters.body_memory_bytes = self.body_bytes
@@ -320,11 +324,11 @@ class FrontendCore(FrontendState):
     def _finish_link(self, link: SlotLink) -> None:
         """Its frames of this turn; SYNCED behind the DETACHes that the polls of the clients have brought."""
         if link.sync_number != 0 and not self.poll_full:
-            if link.sync_polls == 0:
+            if link.sync_polls == 0 and self._ends_are_told():
                 write_word(link.writer, frames.SYNCED, NO_FLAGS, 0, 0, link.sync_number)
                 link.sync_number = 0
             else:
-                link.sync_polls -= 1
+                link.sync_polls = max(link.sync_polls - 1, 0)
         if len(link.writer) != 0 and link.handle >= 0:
             data = link.writer.getvalue()
             link.writer = BytesWriter()
@@ -332,12 +336,25 @@ class FrontendCore(FrontendState):
             self.outbox.append(data)
             link.flushed_bytes += len(data)
 
+    def _ends_are_told(self) -> bool:
+        """Whether the DETACH of every client known to have ended is written, as far as only owners can hold it up.
+
+        A client that waited for a job first has its last word said; a job granted meanwhile goes back with it. The word
+        of a reserve that could not wait may itself need a SYNC: for that one nobody else is held up.
+        """
+        for session in self.ended:
+            if session.revisit or (session.wait == RESERVE and session.timeout_ns > session.began_ns):
+                return False
+        return True
+
     def next_deadline_ns(self) -> int:
         """When turn() must be called again at the latest; 0: at once, after a poll that does not wait."""
         if len(self.due_looks) != 0 or len(self.due_stats) != 0 or len(self.stats_words) != 0:
             return 0
         for link in self.links:
-            if link.sync_number != 0 or link.waits_for_report():
+            if link.sync_number != 0 and (link.sync_polls != 0 or self.poll_full or self._ends_are_told()):
+                return 0
+            if link.waits_for_report():
                 return 0
         for session in self.in_pieces:
             seat = session.use_seat
