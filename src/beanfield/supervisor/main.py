@@ -20,6 +20,7 @@ from beanfield.control import Message
 from beanfield.io import poller
 from beanfield.io.clock import now_ns, timeout_ns, wall_ns
 from beanfield.io.log import log
+from beanfield.io.machine import usable_cores
 from beanfield.io.page import SharedPages, make_memory
 from beanfield.io.process import (
     notify_service_manager,
