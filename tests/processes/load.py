@@ -26,6 +26,7 @@ from tests.processes.server import Client, Server, wait_for
 TTR = 600
 REPLY_SECONDS = 40.0  # a session that hears nothing for longer is a hang, even on a busy machine
 CHECK_SECONDS = 20.0
+TUBES = 4
 HELD_MAX = 4
 NOWHERE = (-1, 0)  # a connection that ended before its frontend could be looked up
 PAUSE_SECONDS = 0.002  # between two commands of a session: the load is to meet the fault, not to exhaust the machine
@@ -39,7 +40,7 @@ class Load:
         self.slots = slots
         self.frontends = frontends  # 0: the owner serves the clients
         self.topology = Topology(256, slots)
-        self.tubes = [name for slot in range(slots) for name in self.tubes_of(slot, 2)]
+        self.tubes = [name for slot in range(slots) for name in self.tubes_of(slot, TUBES // slots)]
         self.ledger = Ledger()
         self.stopping = threading.Event()
         self.unavailable: set[int] = set()  # slots that INTERNAL_ERROR may be said of
