@@ -1,0 +1,1 @@
+"""What works on data roots while no server does: inspecting, verifying, salvaging, importing, resizing."""
