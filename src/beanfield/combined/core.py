@@ -7,7 +7,6 @@ This file knows both cores' interfaces and nothing of what frames mean.
 
 from typing import Final
 
-from librt.strings import BytesWriter
 from mypy_extensions import i64, mypyc_attr
 
 from beanfield.frontend.core import FrontendCore
@@ -50,19 +49,14 @@ class CombinedCore(FrontendCore):
             rounds += 1
             if not self.left or rounds == ROUNDS_MAX:
                 break
-            self._send(link, now_ns)
+            self._send_frames(link)
         # A pause means nothing here: what the owner has not executed, it goes on with in its next turn.
         assert ACT_CLOSE not in owner.take_actions()[::2], "the owner refuses the frontend in its own process"
 
-    def _finish_link(self, link: SlotLink) -> None:
-        super()._finish_link(link)
-        outbox = self.outbox
-        if len(outbox) != 0 and outbox[-2] == FRONTEND_END:
-            data = outbox.pop()
-            outbox.pop()
-            assert isinstance(data, bytes)
-            link.flushed_bytes = 0
-            self.owner.link_received(OWNER_END, data, self.now_ns)
+    def _send_frames(self, link: SlotLink) -> None:
+        """Over to the owner at once, instead of into the outbox."""
+        for piece in link.take_frames():
+            self.owner.link_received(OWNER_END, piece, self.now_ns)
 
     def _take_replies(self, now_ns: i64) -> None:
         frames = self.owner.take_outbox()
@@ -70,17 +64,12 @@ class CombinedCore(FrontendCore):
             piece = frames[at]
             assert isinstance(piece, bytes)
             self.link_received(FRONTEND_END, piece, now_ns)
-        self.left = len(self.links[0].writer) != 0
+        self.left = self.links[0].has_frames()
 
     def take_outbox(self) -> list[object]:
         """As a frontend's; with the replies that the journal has let go since the turn."""
         self._take_replies(self.now_ns)
         return super().take_outbox()
-
-    def _send(self, link: SlotLink, now_ns: i64) -> None:
-        data = link.writer.getvalue()
-        link.writer = BytesWriter()
-        self.owner.link_received(OWNER_END, data, now_ns)
 
     def next_deadline_ns(self) -> int:
         # Sessions to be looked at again may come with the owner's replies, behind the frontend's part of the turn.

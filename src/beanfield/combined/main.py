@@ -1,6 +1,6 @@
 """The process that is the only owner and the only frontend: `--frontends 0`. Starts as an owner, serves as a frontend.
 
-Two pages, one loop; what the cores say to each other is combined/core.py's business.
+Two pages, one loop, perhaps a log; what the cores say to each other is combined/core.py's business.
 """
 
 from beanfield import pages
@@ -10,21 +10,38 @@ from beanfield.frontend.main import FrontendLoop, frontend_config, frontend_page
 from beanfield.io.control_socket import ControlSocket
 from beanfield.io.log import log
 from beanfield.io.page import PageWriter, SharedPageReader
-from beanfield.owner.main import log_last_opcodes, open_owner
+from beanfield.io.poller import RAW
+from beanfield.owner.main import NO_HANDLE, OpenOwner, open_owner, run_with_log
 
 
 class CombinedLoop(FrontendLoop):
-    """FrontendLoop with the owner's page beside the frontend's."""
+    """FrontendLoop with the owner's page and log beside the frontend's."""
 
     def __init__(
-        self, start: Start, core: CombinedCore, control: ControlSocket, page: PageWriter, owner_page: PageWriter
+        self, start: Start, core: CombinedCore, control: ControlSocket, page: PageWriter, owner: OpenOwner
     ) -> None:
         super().__init__(start, core, control, page)
         self._owner = core.owner
-        self._owner_page = owner_page
+        self._owner_page = owner.page
+        self._log = owner.log
+        self._log_handle = NO_HANDLE
+        if owner.log is not None:
+            self._log_handle = self.reactor.add(owner.log.begin(owner.core.counters).descriptor, RAW)
+
+    def on_ready(self, handles: list[int]) -> None:
+        """What the disk has done comes before all else."""
+        slot_log = self._log
+        if slot_log is not None and self._log_handle in handles:
+            handles.remove(self._log_handle)
+            slot_log.driver.collect(self.reactor.now_ns())
+        super().on_ready(handles)
 
     def on_turn(self, now_ns: int) -> None:
-        """What others read of the owner at any moment, and what it has to say."""
+        """The turn's records, what others read of the owner at any moment, and what it has to say."""
+        slot_log = self._log
+        if slot_log is not None:
+            slot_log.driver.write(now_ns)
+            slot_log.count()
         super().on_turn(now_ns)
         owner = self._owner
         self._owner_page.set_word(pages.PAGE_MEMORY_BYTES, owner.counters.memory_bytes)
@@ -32,18 +49,26 @@ class CombinedLoop(FrontendLoop):
         for text in owner.take_log():
             log(self.title, text)
 
+    def on_flushed(self, now_ns: int) -> None:
+        """Syncs and housekeeping are handed over last: nobody waits for that."""
+        slot_log = self._log
+        if slot_log is not None:
+            slot_log.driver.submit(now_ns)
+            slot_log.notice(now_ns)
+
+    def deadline_ns(self) -> int:
+        """The frontend's, and when the log may have something to tell the operator."""
+        mine = super().deadline_ns()
+        return mine if self._log is None else min(mine, self._log.next_notice_ns())
+
 
 def run_combined(start: Start, control: ControlSocket) -> int:
     """The whole life of the process; its exit code."""
-    owner, owner_page = open_owner(start, control)
+    owner = open_owner(start, control)
     reader = SharedPageReader(start.pages)
-    core = CombinedCore(frontend_config(start), reader, owner)
+    core = CombinedCore(frontend_config(start), reader, owner.core)
     page = frontend_page(start, core, reader)
-    loop = CombinedLoop(start, core, control, page, owner_page)
+    loop = CombinedLoop(start, core, control, page, owner)
     core.connect(loop.reactor.now_ns())
     loop.say("ready")
-    try:
-        return loop.run()
-    except Exception:
-        log_last_opcodes(start.title(), owner)
-        raise
+    return run_with_log(start, loop, owner)

@@ -136,6 +136,8 @@ def _reserved(state: FrontendState, link: SlotLink, seat: Seat) -> None:
         reply_bytes = received.word() - received.body_bytes()
     if reply_bytes < 0:
         raise LinkFault(ERROR_FRAME, "a piece goes beyond its reply")
+    if received.has_tail():
+        state.answer(session, received.front())
     state.answer(session, received.body())
     if by_id:
         state.mark_worker(session)

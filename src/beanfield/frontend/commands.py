@@ -17,9 +17,11 @@ from beanfield.frontend.state import NO_FLAGS, FrontendState
 from beanfield.ipc import frames
 from beanfield.ipc.actions import ACT_PAUSE, ACT_RESUME
 from beanfield.ipc.codec import (
+    OWN_PIECE_BYTES,
     write_body,
     write_plain,
     write_put,
+    write_put_head,
     write_word,
     write_word_body,
     write_words2,
@@ -185,11 +187,17 @@ def _put(state: FrontendState, session: Session) -> bool:
 
 def _send_put(state: FrontendState, session: Session, seat: Seat, body: bytes) -> None:
     parser = session.parser
+    link = seat.link
     request = state.requested(session, seat, 0)
-    write_put(
-        seat.link.writer, frames.PUT, seat.number, request,
-        parser.priority, parser.delay_s * NS_PER_S, parser.ttr_s * NS_PER_S, body,
-    )  # fmt: skip
+    delay_ns = parser.delay_s * NS_PER_S
+    ttr_ns = parser.ttr_s * NS_PER_S
+    priority = parser.priority
+    body_bytes: i64 = len(body)
+    if body_bytes < OWN_PIECE_BYTES:
+        write_put(link.writer, frames.PUT, seat.number, request, priority, delay_ns, ttr_ns, body)
+    else:
+        write_put_head(link.writer, frames.PUT, seat.number, request, priority, delay_ns, ttr_ns, body_bytes)
+        link.own_piece(body)
 
 
 def send_piece(state: FrontendState, session: Session) -> None:

@@ -9,7 +9,6 @@ Rules: never crashes on a peer's bytes (LinkFault closes that link, client fault
 not whether its owners live in other processes.
 """
 
-from librt.strings import BytesWriter
 from mypy_extensions import mypyc_attr
 
 from beanfield.constants import CLIENT_UNSENT_BYTES_MAX, DEFAULT_TUBE, IPC_VERSION, SYNC_POLLS
@@ -329,12 +328,14 @@ class FrontendCore(FrontendState):
                 link.sync_number = 0
             else:
                 link.sync_polls = max(link.sync_polls - 1, 0)
-        if len(link.writer) != 0 and link.handle >= 0:
-            data = link.writer.getvalue()
-            link.writer = BytesWriter()
+        if link.has_frames() and link.handle >= 0:
+            self._send_frames(link)
+
+    def _send_frames(self, link: SlotLink) -> None:
+        for piece in link.take_frames():
             self.outbox.append(link.handle)
-            self.outbox.append(data)
-            link.flushed_bytes += len(data)
+            self.outbox.append(piece)
+            link.flushed_bytes += len(piece)
 
     def _ends_are_told(self) -> bool:
         """Whether the DETACH of every client known to have ended is written, as far as only owners can hold it up.

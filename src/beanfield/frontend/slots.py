@@ -40,7 +40,9 @@ class SlotLink:
         self.handle: int = NO_HANDLE
         self.generation: i64 = 0  # of the owner, from its WELCOME; never goes back
         self.frames: FrameBuffer = FrameBuffer()
-        self.writer: BytesWriter = BytesWriter()  # frames of this turn
+        self.pieces: list[bytes] = []  # frames of this turn, as far as large bodies have cut them off
+        self.pieces_bytes: i64 = 0
+        self.writer: BytesWriter = BytesWriter()  # frames of this turn, those behind the pieces
         self.unsent_bytes: i64 = 0  # as last reported
         self.flushed_bytes: i64 = 0  # handed out at the end of the last turn, and nothing reported since
         self.next_number: i64 = 1  # the next session number on this link
@@ -75,7 +77,27 @@ class SlotLink:
 
     def bytes_here(self) -> i64:
         """All that the kernel has not taken, as far as is known."""
-        return self.unsent_bytes + self.flushed_bytes + len(self.writer)
+        return self.unsent_bytes + self.flushed_bytes + self.pieces_bytes + len(self.writer)
+
+    def own_piece(self, body: bytes) -> None:
+        """The body of the frame whose head has just been written: as it is, not copied into the writer."""
+        self.pieces.append(self.writer.getvalue())
+        self.pieces.append(body)
+        self.pieces_bytes += len(self.writer) + len(body)
+        self.writer = BytesWriter()
+
+    def has_frames(self) -> bool:
+        return len(self.writer) != 0 or self.pieces_bytes != 0
+
+    def take_frames(self) -> list[bytes]:
+        """The frames of this turn, in pieces."""
+        pieces = self.pieces
+        if len(self.writer) != 0:
+            pieces.append(self.writer.getvalue())
+            self.writer = BytesWriter()
+        self.pieces = []
+        self.pieces_bytes = 0
+        return pieces
 
     def waits_for_report(self) -> bool:
         """Whether what the last flush left unsent decides if somebody may go on."""
@@ -86,6 +108,8 @@ class SlotLink:
         self.state = LINK_DOWN
         self.handle = NO_HANDLE
         self.frames = FrameBuffer()
+        self.pieces = []
+        self.pieces_bytes = 0
         self.writer = BytesWriter()
         self.unsent_bytes = 0
         self.flushed_bytes = 0

@@ -18,14 +18,22 @@ from beanfield.ipc.frames import ERROR_FRAME, HEADER_BYTES, WORD_BYTES
 HEADER: Final[i64] = HEADER_BYTES
 WORD: Final[i64] = WORD_BYTES
 LIMIT: Final[i64] = FRAME_BYTES_MAX
+# A body from this size on is passed on as it is, as a piece of its own behind the rest of its frame; below, copying it
+# into the frame costs less.
+OWN_PIECE_BYTES: Final[i64] = 4_096
 
 
 class FrameBuffer:
-    """Cuts received bytes into frames. After next() is true: opcode, flags, session, request, and data[at:end]."""
+    """Cuts received bytes into frames. After next() is true: opcode, flags, session, request, word(), body().
+
+    A large piece that ends a frame exactly (as one handed over in memory does) is kept apart, in `tail`, instead of
+    being joined to what came before it; offsets run on into it.
+    """
 
     def __init__(self) -> None:
         self.data: bytes = b""
-        self.position: i64 = 0  # where the next frame begins; 0 <= position <= len(data)
+        self.tail: bytes = b""
+        self.position: i64 = 0  # where the next frame begins; 0 <= position <= len(data) + len(tail)
         self.opcode: i64 = 0
         self.flags: i64 = 0
         self.session: i64 = 0
@@ -35,17 +43,26 @@ class FrameBuffer:
 
     def receive(self, data: bytes) -> None:
         """Appends input. At most one incomplete frame is ever carried over, so the copy is bounded by its limit."""
-        if self.position == len(self.data):
+        rest: i64 = self.held_bytes()
+        if rest == 0:
             self.data = data
         else:
+            if len(self.tail) != 0:
+                self._join()
+            if len(data) >= OWN_PIECE_BYTES and rest >= HEADER:
+                frame_bytes = read_i64_le(self.data, self.position) & 0xFFFFFFFF
+                if frame_bytes == rest + len(data):
+                    self.tail = data
+                    return
             self.data = self.data[self.position :] + data
+        self.tail = b""
         self.position = 0
 
     def next(self) -> bool:
         """Moves to the next complete frame, or returns False. Raises LinkFault for a length that cannot be."""
         data = self.data
         start = self.position
-        rest: i64 = len(data) - start
+        rest: i64 = len(data) + len(self.tail) - start
         if rest < HEADER:
             return False
         word = read_i64_le(data, start)
@@ -70,6 +87,8 @@ class FrameBuffer:
         at = self.at
         if at + WORD > self.end:
             raise LinkFault(ERROR_FRAME, f"opcode {self.opcode}: a field is missing")
+        if at + WORD > len(self.data):
+            self._join()
         self.at = at + WORD
         return read_i64_le(self.data, at)
 
@@ -77,7 +96,25 @@ class FrameBuffer:
         """All that is left of the frame."""
         at = self.at
         self.at = self.end
+        if len(self.tail) != 0:
+            if at == len(self.data):
+                return self.tail
+            self._join()
         return self.data[at : self.end]
+
+    def has_tail(self) -> bool:
+        """Whether what is left of the frame came in two parts: front(), then body()."""
+        return len(self.tail) != 0 and self.at < len(self.data)
+
+    def front(self) -> bytes:
+        """The part of what is left that stands before a tail; body() then gives the tail without copying it."""
+        at = self.at
+        self.at = len(self.data)
+        return self.data[at:]
+
+    def _join(self) -> None:
+        self.data += self.tail
+        self.tail = b""
 
     def body_bytes(self) -> i64:
         return self.end - self.at
@@ -88,7 +125,7 @@ class FrameBuffer:
             raise LinkFault(ERROR_FRAME, f"opcode {self.opcode}: {self.end - self.at} bytes too many")
 
     def held_bytes(self) -> i64:
-        return len(self.data) - self.position
+        return len(self.data) + len(self.tail) - self.position
 
 
 def write_header(
@@ -150,6 +187,16 @@ def write_put(
     write_i64_le(w, delay_ns)
     write_i64_le(w, ttr_ns)
     w.write(body)
+
+
+def write_put_head(
+    w: BytesWriter, opcode: i64, session: i64, request: i64, priority: i64, delay_ns: i64, ttr_ns: i64, body_bytes: i64
+) -> None:
+    """A put whose body follows as a piece of its own."""
+    write_header(w, 3 * WORD + body_bytes, opcode, 0, session, request)
+    write_i64_le(w, priority)
+    write_i64_le(w, delay_ns)
+    write_i64_le(w, ttr_ns)
 
 
 def write_hello(

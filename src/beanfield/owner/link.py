@@ -16,6 +16,7 @@ from beanfield.engine.port import Port
 from beanfield.engine.session import Gate
 from beanfield.ipc.codec import (
     HEADER,
+    OWN_PIECE_BYTES,
     WORD,
     FrameBuffer,
     patch_word,
@@ -48,8 +49,6 @@ from beanfield.proto.replies import TOUCHED as TOUCHED_TEXT
 PIECE: Final[i64] = CHUNK_BYTES
 RUN_TEXT_BYTES: Final[i64] = RUN_BODY_BYTES_MAX
 UNSENT_HIGH: Final[i64] = LINK_UNSENT_BYTES_HIGH
-# A body from this size on goes out as it is; below, copying it is cheaper than a piece of its own.
-OWN_PIECE_BYTES: Final[i64] = 4_096
 NO_RUN: Final[i64] = -1
 
 
@@ -200,8 +199,7 @@ class OwnerLink(Port):
         write_i64_le(writer, remaining_ns)
         writer.write(head)
         if body_bytes >= OWN_PIECE_BYTES:
-            self._own_piece(body)
-            self.writer.write(CRLF)
+            self._own_piece(body + CRLF)
         else:
             writer.write(body)
             writer.write(CRLF)
