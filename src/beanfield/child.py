@@ -25,6 +25,7 @@ from beanfield.io.process import (
     raise_descriptor_limit,
     set_title,
 )
+from beanfield.io.root import slot_path
 from beanfield.routing import Topology, TopologyError
 
 EXIT_SUPERVISOR_GONE = 0
@@ -48,15 +49,22 @@ class Start:
         settings = message.fields["settings"]
         assert isinstance(settings, dict)
         self.settings: dict[str, object] = settings
+        self.probe = message.fields["probe"] is True  # an owner whose disk has failed: tries it before all else
         self.pages = SharedPages(descriptors[0], message.number("slots"), self.frontends)
         os.close(descriptors[0])
         self.listeners = descriptors[1:]
 
     def setting(self, name: str) -> int:
-        """One of the server's settings; all that children need are numbers."""
+        """One of the server's settings that are numbers."""
         value = self.settings[name]
         assert isinstance(value, int)
         return value
+
+    def slot_path(self) -> str:
+        """The directory of this owner's slot; empty without -b."""
+        path = self.settings["wal_directory"]
+        assert isinstance(path, str)
+        return slot_path(path, self.index) if path else ""
 
     def title(self) -> str:
         """As in the process title and the log. A combined process is the owner of its slot, before all else."""

@@ -6,7 +6,8 @@ receiver takes that many from the front of those that have come. End of the stre
 a child exits at once.
 
     from the supervisor                                                          descriptors
-      start     role, index, generation, run_id, topology fields, settings       shared memory, listeners (frontend)
+      start     role, index, generation, run_id, topology fields, settings,      shared memory, listeners (frontend)
+                probe: the disk has failed, an owner tries it first
       open      offset_ns: the owner may write; created_ns = monotonic + offset  -
       link      peer (the other side's index), number                            the socket
       slot      slot, state (SLOT_UP, SLOT_RESTARTING, SLOT_UNAVAILABLE)         -
@@ -49,6 +50,7 @@ _FIELDS: Final[dict[str, dict[str, type]]] = {
         "map": list,
         "cluster_id": str,
         "settings": dict,
+        "probe": bool,
     },
     "open": {"offset_ns": int},
     "link": {"peer": int, "number": int},

@@ -316,8 +316,11 @@ class OwnerCounters:
         self.jobs_buried += other.jobs_buried
         self.tubes += other.tubes
         self.memory_bytes += other.memory_bytes
-        self.binlog_oldest_index += other.binlog_oldest_index
-        self.binlog_current_index += other.binlog_current_index
+        # Each slot numbers its own segments: the sum over slots is the range that holds all of them (0: no log).
+        if self.binlog_oldest_index == 0 or 0 < other.binlog_oldest_index < self.binlog_oldest_index:
+            self.binlog_oldest_index = other.binlog_oldest_index
+        if other.binlog_current_index > self.binlog_current_index:
+            self.binlog_current_index = other.binlog_current_index
         self.utime_us += other.utime_us
         self.stime_us += other.stime_us
 

@@ -129,7 +129,7 @@ def test_child_that_cannot_start_refuses_the_whole_start_with_its_message(tmp_pa
     (tmp_path / "setproctitle.py").write_text(FAILING_TITLES.format(flag=str(flag)))
     path = f"{tmp_path}:{program_environment()['PYTHONPATH']}"
     refused = run_refused(["-l", "127.0.0.1", "-p", str(free_port())], {"PYTHONPATH": path})
-    assert refused.returncode == 1
+    assert refused.returncode == 65
     assert "owner 0 ended with exit code 65: slot data is not readable" in refused.stderr
     assert "the server does not start" in refused.stderr
 

@@ -110,11 +110,18 @@ def test_removed_options_are_ignored_with_a_warning():
     ]
 
 
-def test_log_directory_is_refused_for_now():
+def test_log_options_are_beanstalkds():
     for parse in (beanfieldd, serve):
-        ending = ending_of(parse, "-b", "/var/lib/beanstalkd")
-        assert ending.code == 5
-        assert "-b /var/lib/beanstalkd: this version keeps jobs in memory only" in ending.err
+        options = parse("-b", "/var/lib/beanstalkd", "-s", "1234")
+        assert (options.wal_directory, options.segment_bytes) == ("/var/lib/beanstalkd", 1234)
+        assert options.sync_ns() == 50_000_000
+        assert parse("-f0").sync_ns() == 0
+        assert parse("-f", "7").sync_ns() == 7_000_000
+        assert parse("-F").sync_ns() == -1
+        # The last one wins.
+        assert parse("-F", "-f", "3").sync_ns() == 3_000_000
+        assert parse("-f3", "-F").sync_ns() == -1
+        assert parse("-f", "-1").sync_ns() < 1 << 62
 
 
 def test_what_beanstalkd_lacks_comes_from_the_environment():

@@ -121,7 +121,7 @@ def test_child_that_exits_before_serving_ends_the_start():
     assert any("no such directory" in action.text for action in actions if action.kind == act.DO_LOG)
     assert act.DO_SPAWN not in kinds(actions)
     bench.exits(bench.frontend(0), 0)
-    assert [action.number for action in bench.take(act.DO_EXIT)] == [1]
+    assert [action.number for action in bench.take(act.DO_EXIT)] == [EXIT_BAD_DATA]
 
 
 def test_dead_owner_is_told_to_frontends_and_comes_back_with_new_links():

@@ -16,16 +16,18 @@ from beanfield.constants import (
     HANG_TIMEOUT_S_DEFAULT,
     JOB_BYTES_CEILING,
     JOB_BYTES_DEFAULT,
+    NS_PER_MS,
     NS_PER_S,
     PARTITIONS_MAX,
+    SEGMENT_BYTES_DEFAULT,
     SLOT_WAIT_S_DEFAULT,
     SLOTS_MAX,
+    SYNC_MS_DEFAULT,
     U64_MAX,
 )
 
 EXIT_USAGE = 5
-SEGMENT_BYTES_DEFAULT = 10_485_760
-SYNC_MS_DEFAULT = 50
+SYNC_MS_MAX = 1_000_000_000  # a longer -f comes to the same: weeks
 SECONDS_MAX = 1_000_000_000
 
 BEANSTALKD_OPTIONS = """Options:
@@ -90,6 +92,10 @@ class ServeOptions:
         self.body_memory_bytes: int | None = None
         self.address_given: list[str] = []  # -l and -p as given, to warn that an inherited socket overrides them
         self.warnings: list[str] = []
+
+    def sync_ns(self) -> int:
+        """-f and -F, as the log takes them: how long an answer may be ahead of the disk; 0: not at all, -1: for ever."""
+        return min(self.sync_ms, SYNC_MS_MAX) * NS_PER_MS if self.sync else -1
 
     def body_memory(self) -> int:
         """--body-memory; a job of the largest size fits at any rate."""
@@ -234,8 +240,6 @@ def _take_long(options: ServeOptions, name: str, value: str, source: str, usage:
 
 def _checked(options: ServeOptions) -> ServeOptions:
     """What only the whole command line can show."""
-    if options.wal_directory is not None:
-        refuse_wal(options)
     if options.slots is not None and options.partitions is not None and options.slots > options.partitions:
         raise Ending(
             EXIT_USAGE,
@@ -247,14 +251,6 @@ def _checked(options: ServeOptions) -> ServeOptions:
             err=f"{options.program}: without frontend processes there is one slot, not {options.slots}\n",
         )
     return options
-
-
-def refuse_wal(options: ServeOptions) -> None:
-    """The one place that keeps -b closed until there is a log to write."""
-    raise Ending(
-        EXIT_USAGE,
-        err=f"{options.program}: -b {options.wal_directory}: this version keeps jobs in memory only, it cannot log\n",
-    )
 
 
 # ---------------------------------------------------------------- values

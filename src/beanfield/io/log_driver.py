@@ -21,6 +21,7 @@ import threading
 import time
 from collections import deque
 
+from beanfield.constants import NEVER_NS
 from beanfield.wal.disk import Disk, DiskFault
 from beanfield.wal.log import WalJournal
 from beanfield.wal.requests import SYNC, Request, perform
@@ -70,6 +71,7 @@ class LogDriver:
         self.descriptor = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
         self._syncs = DiskThread("log sync", disk, self.descriptor)
         self._others = DiskThread("log housekeeping", disk, self.descriptor)
+        self.sync_since_ns = NEVER_NS  # when the sync that is under way was asked for; NEVER_NS: none is
 
     def write(self, now_ns: int) -> None:
         """Writes what the turn left, in order. A full disk (copy-on-write file systems) stops it until the next try."""
@@ -85,8 +87,11 @@ class LogDriver:
 
     def submit(self, now_ns: int) -> None:
         for request in self._log.take_requests(now_ns):
-            helper = self._syncs if request.kind == SYNC else self._others
-            helper.submit(request)
+            if request.kind == SYNC:
+                self.sync_since_ns = now_ns
+                self._syncs.submit(request)
+            else:
+                self._others.submit(request)
 
     def collect(self, now_ns: int) -> None:
         """Takes in what the helpers have done."""
@@ -97,6 +102,8 @@ class LogDriver:
         for helper in (self._syncs, self._others):
             while helper.answers:
                 request, fault = helper.answers.popleft()
+                if request.kind == SYNC:
+                    self.sync_since_ns = NEVER_NS
                 if fault is None:
                     self._log.completed(request, now_ns)
                 elif not self._log.refused(request, fault, now_ns):

@@ -5,6 +5,7 @@
         core.turn()
         publish the counters        before any reply leaves: what a client has seen, the pages show
         reactor.flush(outbox)
+        what nobody waits for (a log's housekeeping)
         carry out close, pause, resume
 
 RoleLoop holds what both roles need; owner/main.py and frontend/main.py add their messages. It knows no job and no
@@ -13,6 +14,7 @@ client protocol. An exception out of a core is a bug: the process ends, and the 
 
 import gc
 import os
+
 from beanfield.constants import NEVER_NS, NS_PER_MS, NS_PER_S
 from beanfield.control import Message
 from beanfield.io.control_socket import ControlSocket
@@ -50,6 +52,9 @@ class RoleLoop:
 
     def on_turn(self, now_ns: int) -> None:
         """After the core's turn, before its counters are published."""
+
+    def on_flushed(self, now_ns: int) -> None:
+        """After the flush: what nobody waits for."""
 
     def on_closed(self, handle: int) -> None:
         """The core is done with a handle that is no link."""
@@ -89,6 +94,7 @@ class RoleLoop:
         outbox = core.take_outbox()
         if outbox:
             reactor.flush(outbox)
+        self.on_flushed(now)
         actions = core.take_actions()
         if actions:
             self._act(actions)

@@ -16,6 +16,7 @@ import errno
 import fcntl
 import os
 import re
+from collections.abc import Callable
 from typing import Self
 
 from beanfield.constants import EXIT_BAD_DATA, EXIT_DISK, TOPOLOGY_BYTES_MAX
@@ -38,10 +39,11 @@ _UNCHANGED = "nothing was changed"
 class RootFault(Exception):
     """The directory cannot be used as it is: which file, why, and what to do."""
 
-    def __init__(self, exit_code: int, message: str) -> None:
-        super().__init__(message)
+    def __init__(self, exit_code: int, message: str, reason: str = "") -> None:
+        super().__init__(f"{message}: {reason}" if reason else message)
         self.exit_code = exit_code
         self.message = message
+        self.reason = reason  # of a message that must be beanstalkd's, word for word
 
 
 class Root:
@@ -124,12 +126,14 @@ def finish_root(root: Root) -> None:
         raise _disk(root.path, error) from error
 
 
-def open_or_create_root(path: str, wanted: Topology) -> Root:
-    """What a server does: an existing root as it is, or a new one with the topology that is wanted."""
+def open_or_create_root(path: str, wanted: Topology, check: Callable[[Topology], None]) -> Root:
+    """What a server does: an existing root as it is, if `check` raises nothing, or a new one with what is wanted."""
     lock_descriptor = _lock(path, must_be_empty=False)
     try:
         topology = read_topology(path)
-        if topology is None:
+        if topology is not None:
+            check(topology)
+        else:
             topology = wanted
             try:
                 _make(path, topology)
@@ -179,13 +183,13 @@ def _lock(path: str, must_be_empty: bool) -> int:
             flags |= os.O_CREAT
         descriptor = os.open(name, flags, _FILE_MODE)
     except OSError as error:
-        raise RootFault(EXIT_LOCK, f"failed to lock wal dir {path}: {error.strerror}") from error
+        raise RootFault(EXIT_LOCK, f"failed to lock wal dir {path}", f"{path}: {error.strerror}") from error
     try:
         fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError as error:
         os.close(descriptor)
         reason = "another server has it" if error.errno in (errno.EACCES, errno.EAGAIN) else error.strerror
-        raise RootFault(EXIT_LOCK, f"failed to lock wal dir {path}: {reason}") from error
+        raise RootFault(EXIT_LOCK, f"failed to lock wal dir {path}", f"{name}: {reason}") from error
     return descriptor
 
 

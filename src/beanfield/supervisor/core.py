@@ -20,9 +20,9 @@ processes, sockets or clocks, and nothing of jobs.
 from typing import Final
 
 from beanfield.constants import (
-    CRASH_WINDOW_NS,
     CRASHED_RETRY_NS,
     CRASHES_MAX,
+    EXIT_DISK,
     FRONTENDS_MAX,
     NEVER_NS,
     PING_LATE_NS,
@@ -31,7 +31,6 @@ from beanfield.constants import (
     RELINK_NS,
     RELINK_YOUNG_NS,
     RESTART_FORGET_NS,
-    RESTART_NS_MAX,
     RESTART_NS_MIN,
     SLOTS_MAX,
     STOP_KILL_NS,
@@ -154,6 +153,8 @@ class SupervisorCore:
         child.state = SERVING
         child.serving_since_ns = now_ns
         child.unavailable = False
+        child.probe = False
+        child.fault_logged = ""
         self._show(child)
         if self.phase == PHASE_STARTING:
             self._serve_when_all_can(now_ns)
@@ -221,10 +222,12 @@ class SupervisorCore:
         if self.phase == PHASE_STOPPING:
             self._go_on_stopping(now_ns)
             return
-        reason = f": {child.fault}" if child.fault else ""
-        self._log(f"{child.title()} {ending(code)}{reason}")
+        fault = child.title() + ending(code, child.fault)
+        if fault != child.fault_logged or code not in START_FAULTS:
+            self._log(fault)
+        child.fault_logged = fault
         if self.phase == PHASE_STARTING:
-            self._exit_code = 1
+            self._exit_code = code if code in START_FAULTS else 1
             self._log("the server does not start")
             self._begin_stopping(now_ns)
             return
@@ -345,7 +348,7 @@ class SupervisorCore:
         child.drained = False
         child.fault = ""
         child.restart_ns = NEVER_NS
-        self._actions.append(Action(DO_SPAWN, child.role, child.index, generation=child.generation))
+        self._actions.append(Action(DO_SPAWN, child.role, child.index, generation=child.generation, on=child.probe))
 
     # ---------------------------------------------------------------- links
     def _tell_slot(self, frontend: Child, owner: Child) -> None:
@@ -390,20 +393,23 @@ class SupervisorCore:
     # ---------------------------------------------------------------- exits and restarts
     def _plan_owner(self, child: Child, code: int, now_ns: int) -> None:
         if code in START_FAULTS:
+            if not child.unavailable:
+                self._log(f"slot {child.index} is unavailable; it is tried again, every 5 s at the latest")
             child.unavailable = True
-            self._back_off(child, now_ns)
-        elif self._crashes_too_often(child, now_ns):
+            child.probe = code == EXIT_DISK
+            child.back_off(now_ns)
+        elif child.crashes_too_often(now_ns):
             child.unavailable = True
             child.restart_ns = now_ns + CRASHED_RETRY_NS
             self._log(f"slot {child.index} is unavailable: {CRASHES_MAX} crashes in a minute; tried again in 30 s")
         else:
-            self._back_off(child, now_ns)
+            child.back_off(now_ns)
         for frontend in self.frontends:
             if frontend.state >= STARTED:
                 self._tell_slot(frontend, child)
 
     def _plan_frontend(self, child: Child, now_ns: int) -> None:
-        if self._crashes_too_often(child, now_ns):
+        if child.crashes_too_often(now_ns):
             child.out = True
             self._log(f"frontend {child.index} stays out: {CRASHES_MAX} crashes in a minute")
             if all(frontend.out for frontend in self.frontends):
@@ -411,17 +417,8 @@ class SupervisorCore:
                 self._exit_code = 1
                 self._begin_stopping(now_ns)
         else:
-            self._back_off(child, now_ns)
+            child.back_off(now_ns)
         self._show_drain()
-
-    def _crashes_too_often(self, child: Child, now_ns: int) -> bool:
-        child.crashes_ns = [at_ns for at_ns in child.crashes_ns if now_ns - at_ns < CRASH_WINDOW_NS]
-        child.crashes_ns.append(now_ns)
-        return len(child.crashes_ns) >= CRASHES_MAX
-
-    def _back_off(self, child: Child, now_ns: int) -> None:
-        child.restart_ns = now_ns + child.backoff_ns
-        child.backoff_ns = min(child.backoff_ns * 2, RESTART_NS_MAX)
 
     # ---------------------------------------------------------------- hanging
     def _ping(self, child: Child) -> None:

@@ -2,7 +2,7 @@
 
 from typing import Final
 
-DO_SPAWN: Final = 1  # role, index, generation
+DO_SPAWN: Final = 1  # role, index, generation, on: it must try its disk first
 DO_KILL: Final = 2  # role, index, generation
 DO_STOP: Final = 3  # role, index: the message
 DO_PING: Final = 4  # role, index, number

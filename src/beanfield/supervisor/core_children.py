@@ -2,7 +2,16 @@
 
 from typing import Final
 
-from beanfield.constants import EXIT_BAD_DATA, EXIT_BAD_OPTION, EXIT_DISK, NEVER_NS, RESTART_NS_MIN
+from beanfield.constants import (
+    CRASH_WINDOW_NS,
+    CRASHES_MAX,
+    EXIT_BAD_DATA,
+    EXIT_BAD_OPTION,
+    EXIT_DISK,
+    NEVER_NS,
+    RESTART_NS_MAX,
+    RESTART_NS_MIN,
+)
 from beanfield.ipc.frames import ROLE_OWNER
 
 DOWN: Final = 0
@@ -38,7 +47,20 @@ class Child:
         self.unavailable = False  # a slot nobody waits for
         self.out = False  # a frontend that is not started again
         self.fault = ""  # what it said it cannot start for
+        self.fault_logged = ""  # how its last exit was logged: the same is not said every few seconds
+        self.probe = False  # an owner whose disk has failed
         self.drained = False  # a frontend that has confirmed the running drain
+
+    def crashes_too_often(self, now_ns: int) -> bool:
+        """Counts this crash."""
+        self.crashes_ns = [at_ns for at_ns in self.crashes_ns if now_ns - at_ns < CRASH_WINDOW_NS]
+        self.crashes_ns.append(now_ns)
+        return len(self.crashes_ns) >= CRASHES_MAX
+
+    def back_off(self, now_ns: int) -> None:
+        """When to start it again: each time later."""
+        self.restart_ns = now_ns + self.backoff_ns
+        self.backoff_ns = min(self.backoff_ns * 2, RESTART_NS_MAX)
 
     def title(self) -> str:
         """As in its process title."""
@@ -55,6 +77,7 @@ class Pair:
         self.again_ns = NEVER_NS
 
 
-def ending(code: int) -> str:
-    """How a child ended, in words."""
-    return f"ended with exit code {code}" if code >= 0 else f"was ended by signal {-code}"
+def ending(code: int, fault: str) -> str:
+    """How a child ended, in words that follow its title; `fault`: what it said it cannot start for."""
+    how = f" ended with exit code {code}" if code >= 0 else f" was ended by signal {-code}"
+    return f"{how}: {fault}" if fault else how

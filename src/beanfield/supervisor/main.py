@@ -14,7 +14,7 @@ import sys
 import types
 
 from beanfield import build, pages
-from beanfield.cli.options import ServeOptions
+from beanfield.cli.options import Ending, ServeOptions
 from beanfield.constants import NEVER_NS, NS_PER_S
 from beanfield.control import Message
 from beanfield.io import poller
@@ -28,12 +28,14 @@ from beanfield.io.process import (
     set_title,
     watchdog_interval_ns,
 )
+from beanfield.io.root import RootFault
 from beanfield.io.sockets import UNIX_PREFIX, Listener
 from beanfield.ipc.frames import ROLE_FRONTEND, ROLE_OWNER
 from beanfield.supervisor import core_actions as act
 from beanfield.supervisor.core import SupervisorCore
 from beanfield.supervisor.plan import ServerPlan
 from beanfield.supervisor.processes import ChildProcess
+from beanfield.supervisor.progress import Progress
 
 STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 SPAWN_FAILED = 71  # the exit code told to the core for a child that the system could not start
@@ -48,7 +50,13 @@ def supervise(options: ServeOptions, listeners: list[Listener]) -> int:
         sys.stdout.flush()
     raise_descriptor_limit()
     set_title("beanfield: supervisor")
-    supervisor = Supervisor(options, ServerPlan(options, usable_cores()), listeners)
+    try:
+        plan = ServerPlan(options, usable_cores())
+    except RootFault as fault:
+        _close(listeners, _own_unix_path(options))
+        reason = f"{options.program}: {fault.reason}\n" if fault.reason else ""
+        raise Ending(fault.exit_code, err=f"{reason}{options.program}: {fault.message}\n") from None
+    supervisor = Supervisor(options, plan, listeners)
     return supervisor.run()
 
 
@@ -66,6 +74,7 @@ class Supervisor:
         self._children: dict[tuple[int, int], ChildProcess] = {}
         self._selector = selectors.DefaultSelector()
         self._signals, self._signal_writer = socket.socketpair()
+        self._progress = Progress()
         self._exit_code: int | None = None
         self._unix_path = _own_unix_path(options)
         self._watchdog_ns = watchdog_interval_ns() // 2
@@ -143,6 +152,8 @@ class Supervisor:
                 core.child_ready(index, generation, now_ns())
             elif message.kind == "drained":
                 core.child_drained(index, generation, message.number("number"))
+            elif message.kind == "progress":
+                self._progress.told(child.role, child.index, message.text("text"), now_ns())
             elif message.kind == "failed":
                 core.child_failed(role, index, generation, message.text("text"))
             elif message.kind == "link_lost":
@@ -181,7 +192,7 @@ class Supervisor:
     def _act_once(self, action: act.Action) -> None:
         kind = action.kind
         if kind == act.DO_SPAWN:
-            self._spawn(action.role, action.index, action.generation)
+            self._spawn(action)
         elif kind == act.DO_KILL:
             child = self._children.get((action.role, action.index))
             if child is not None and child.generation == action.generation:
@@ -196,6 +207,7 @@ class Supervisor:
         elif kind == act.DO_SERVING:
             log("supervisor", f"serving on {self._addresses}; {self._plan.text()}; {build.BUILD} core, "
                 f"{poller.build_name()} reactor")  # fmt: skip
+            self._progress.over()
             notify_service_manager("READY=1")
         elif kind == act.DO_CLOSE_LISTENERS:
             notify_service_manager("STOPPING=1")
@@ -207,7 +219,8 @@ class Supervisor:
         else:
             self._send(action.role, action.index, _message(action))
 
-    def _spawn(self, role: int, index: int, generation: int) -> None:
+    def _spawn(self, action: act.Action) -> None:
+        role, index, generation = action.role, action.index, action.generation
         try:
             child = ChildProcess(role, index, generation)
         except OSError as error:
@@ -219,7 +232,8 @@ class Supervisor:
         descriptors = [os.dup(self._memory)]
         if role == ROLE_FRONTEND or self._plan.combined:
             descriptors += [os.dup(listener.fileno()) for listener in self._listeners]
-        child.control.send(self._plan.start_message(role, index, generation, len(descriptors)), descriptors)
+        message = self._plan.start_message(role, index, generation, action.on, len(descriptors))
+        child.control.send(message, descriptors)
 
     def _link(self, slot: int, frontend: int, number: int) -> None:
         owner_end, frontend_end = socket.socketpair()
@@ -250,15 +264,19 @@ class Supervisor:
         self._pages.words[pages.AREA_STIME_US] = int((own.ru_stime + ended.ru_stime) * 1_000_000)
 
     def _close_listeners(self) -> None:
-        for listener in self._listeners:
-            listener.close()
+        _close(self._listeners, self._unix_path)
         self._listeners = []
-        if self._unix_path is not None:
-            path, identity = self._unix_path
-            # Only what is still ours; without the right to remove it, it stays behind as a stale path.
-            with contextlib.suppress(OSError):
-                if _identity(path) == identity:
-                    os.unlink(path)
+
+
+def _close(listeners: list[Listener], unix_path: tuple[str, tuple[int, int]] | None) -> None:
+    for listener in listeners:
+        listener.close()
+    if unix_path is not None:
+        path, identity = unix_path
+        # Only what is still ours; without the right to remove it, it stays behind as a stale path.
+        with contextlib.suppress(OSError):
+            if _identity(path) == identity:
+                os.unlink(path)
 
 
 def _message(action: act.Action) -> Message:
