@@ -16,11 +16,9 @@ from beanfield.cli.offline import (
 )
 from beanfield.cli.options import EXIT_USAGE, Ending, ServeOptions
 from beanfield.cli.progress import BYTES, JOBS, Progress
-from beanfield.constants import EXIT_BAD_DATA, EXIT_DISK
 from beanfield.io.binlog_source import BinlogSource
 from beanfield.io.machine import usable_cores
-from beanfield.io.new_root import NewRoot
-from beanfield.io.root import RootFault, read_topology
+from beanfield.io.new_root import NewRoot, check_new
 from beanfield.offline.binlog import Binlog, Fault, file_name
 from beanfield.offline.importing import MAPPING_HEAD, MAPPING_NAME, Entry, ImportPlan
 from beanfield.routing import Topology, TopologyError
@@ -33,9 +31,9 @@ MAPPING_BATCH: Final = 10_000
 TEXT = """Copies the jobs of a beanstalkd binlog (versions 7 and 5) into a new data root.
 Offline: beanstalkd must be stopped. BINLOG_DIR is only read, under beanstalkd's own lock."""
 
-EPILOG = f"""Kept: priority, delay (what is left of it by the clock), TTR, state, age, counters, order of burial, and, with
---partitions 1, ids. Else jobs get new ids in the order of the old ones, and DIR/{MAPPING_NAME} lists them.
-Everything that cannot be read or taken over is reported, one line each; the rest is imported.
+EPILOG = f"""Kept: priority, delay (what is left of it by the clock), TTR, state, age, counters, order of burial,
+and, with --partitions 1, ids. Else jobs get new ids in the order of the old ones, and
+DIR/{MAPPING_NAME} lists them. Everything that cannot be read or taken over is reported, one line each; the rest is imported.
 
 Exit codes: 0 all imported, 1 imported but something was lost, 5 misuse, 10 a beanstalkd runs on BINLOG_DIR,
 65 BINLOG_DIR has no binlog or DIR is not new, 74 a disk fault (nothing is left in DIR), 130 interrupted."""
@@ -47,7 +45,9 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("source", metavar="BINLOG_DIR", help="the directory of beanstalkd's -b")
     parser.add_argument("--to", metavar="DIR", help="the new data root: a directory that is empty or not there")
     parser.add_argument("--dry-run", action="store_true", help="read and report, write nothing")
-    parser.add_argument("--repair-names", action="store_true", help="tube names that are not allowed: `_` for bad bytes")
+    parser.add_argument(
+        "--repair-names", action="store_true", help="tube names that are not allowed: `_` for bad bytes"
+    )
     add_shape_options(parser, partitions=True)
     add_quiet_option(parser)
     given = parse(parser, arguments)
@@ -71,8 +71,8 @@ def _topology(given: argparse.Namespace) -> Topology:
 
 
 def _run(given: argparse.Namespace, topology: Topology) -> int:
-    if given.to is not None and given.dry_run:
-        _check_target(given.to)
+    if given.to is not None:
+        check_new(given.to)
     with BinlogSource(given.source) as source:
         for name in source.strangers:
             _report(Fault(name, -1, "is no name that beanstalkd reads: left alone", lost=False))
@@ -88,15 +88,6 @@ def _run(given: argparse.Namespace, topology: Topology) -> int:
             lost += _write(source, plan, given)
             print(f"{given.to}: {counted(len(plan.entries), 'job')} in {counted(int(topology.slots), 'slot')}")
     return EXIT_FINDINGS if lost else 0
-
-
-def _check_target(path: str) -> None:
-    try:
-        if read_topology(path) is not None:
-            raise RootFault(EXIT_BAD_DATA, f"{path}: is a data root already; give an empty directory")
-    except RootFault as fault:
-        if fault.exit_code != EXIT_DISK:
-            raise
 
 
 def _read(source: BinlogSource, quiet: bool) -> Binlog:
@@ -125,7 +116,9 @@ def _summary(binlog: Binlog, plan: ImportPlan, lost: int) -> None:
     body_bytes = sum(entry.old.body_bytes for entry in plan.entries)
     states = ", ".join(f"{count:,} {state}" for state, count in plan.states().items())
     tubes = len({entry.tube for entry in plan.entries})
-    print(f"to import: {counted(len(plan.entries), 'job')} ({states}) in {counted(tubes, 'tube')}, {body_bytes:,} bytes")
+    print(
+        f"to import: {counted(len(plan.entries), 'job')} ({states}) in {counted(tubes, 'tube')}, {body_bytes:,} bytes"
+    )
     ids = "kept" if plan.keeps_ids else f"new, in the order of the old ones; {MAPPING_NAME} will list them"
     print(f"ids: {ids}")
     print(f"lost: {counted(lost, 'fault')}, see above" if lost else "lost: nothing")

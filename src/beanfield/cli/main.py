@@ -11,6 +11,9 @@ USAGE = """Use: beanfield COMMAND
 Commands:
  serve        run the server (beanfield serve --help shows its options)
  bench        measure a server (beanfield bench --help shows its options)
+ wal          look at a data root, check it, copy what is readable of it (beanfield wal --help)
+ import       copy a beanstalkd binlog into a new data root (beanfield import --help)
+ resize       copy a data root into one with another number of slots (beanfield resize --help)
 
 Options:
  --version    show the version and which build this is
@@ -34,6 +37,18 @@ def _run(arguments: list[str]) -> int:
         from beanfield.cli import bench
 
         return bench.main(arguments[1:])
+    if command == "wal":
+        from beanfield.cli import wal
+
+        return wal.main(arguments[1:])
+    if command == "import":
+        from beanfield.cli import import_binlog
+
+        return import_binlog.main(arguments[1:])
+    if command == "resize":
+        from beanfield.cli import resize
+
+        return resize.main(arguments[1:])
     if command in ("-h", "--help", "help"):
         raise Ending(0, out=USAGE)
     if command in ("-v", "--version", "version"):

@@ -5,8 +5,8 @@ import sys
 from collections.abc import Callable
 from typing import Any, Final
 
-from beanfield.cli.options import EXIT_USAGE, SEGMENT_BYTES_DEFAULT, Ending
-from beanfield.constants import PARTITIONS_MAX, SEGMENT_BYTES_MAX, SLOTS_MAX
+from beanfield.cli.options import EXIT_USAGE, Ending
+from beanfield.constants import PARTITIONS_MAX, SEGMENT_BYTES_DEFAULT, SEGMENT_BYTES_MAX, SLOTS_MAX
 from beanfield.io.root import RootFault
 
 EXIT_FINDINGS: Final = 1  # it was done, and something is damaged or lost
@@ -80,7 +80,7 @@ def ended(program: str, command: Callable[[], int]) -> int:
     try:
         return command()
     except RootFault as fault:
-        raise Ending(fault.exit_code, err=f"{program}: {fault.message}\n") from fault
+        raise Ending(fault.exit_code, err=f"{program}: {fault}\n") from fault
     except KeyboardInterrupt:
         raise Ending(EXIT_INTERRUPTED, err=f"{program}: interrupted\n") from None
     except BrokenPipeError:

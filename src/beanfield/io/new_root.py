@@ -9,7 +9,7 @@ from typing import Final
 
 from beanfield.constants import EXIT_BAD_DATA, EXIT_DISK
 from beanfield.engine.job import Job
-from beanfield.io.root import SLOTS_NAME, RootFault, begin_root, finish_root
+from beanfield.io.root import SLOTS_NAME, RootFault, begin_root, finish_root, read_topology
 from beanfield.io.tool_disks import ToolDisk
 from beanfield.offline.slot_writer import SlotFull, SlotWriter
 from beanfield.routing import Topology
@@ -63,10 +63,18 @@ class NewRoot:
         except OSError as error:
             raise RootFault(EXIT_DISK, f"{whole}: {error.strerror}") from error
 
-    def finish(self) -> None:
-        """From here on it is a data root."""
+    def pause(self, tube_name: bytes, pause_s: int, until_wall_ns: int) -> None:
+        """Of a tube that has jobs."""
+        try:
+            self.slots[self.topology.slot_of_name(tube_name)].pause(tube_name, pause_s, until_wall_ns)
+        except (DiskFault, SlotFull) as error:
+            raise _disk_fault(self.path, error) from error
+
+    def finish(self, created_ns_max: int = 0) -> None:
+        """From here on it is a data root. created_ns_max: no new job is to be older than that."""
         try:
             for slot in self.slots:
+                slot.created(created_ns_max)
                 slot.finish()
         except (DiskFault, SlotFull) as error:
             raise _disk_fault(self.path, error) from error
@@ -84,6 +92,16 @@ class NewRoot:
             os.unlink(os.path.join(self.path, LOCK_NAME))
             os.rmdir(self.path)
         self._root.close()
+
+
+def check_new(path: str) -> None:
+    """Whether a new root can be begun there, without changing anything. Raises RootFault if not."""
+    if not os.path.lexists(path):
+        parent = os.path.dirname(os.path.abspath(path))
+        if not os.path.isdir(parent):
+            raise RootFault(EXIT_BAD_DATA, f"{path}: cannot be made: {parent} is no directory")
+    elif read_topology(path) is not None:
+        raise RootFault(EXIT_BAD_DATA, f"{path}: is a data root already; give an empty directory")
 
 
 def _make_directory(path: str) -> bool:

@@ -28,7 +28,6 @@ from beanfield.offline.binlog_records import (
 )
 from beanfield.offline.tube_names import NAME_CHARACTERS
 
-
 # No record begins in zeros: behind a name length of 0 stands an id, which is not 0.
 _ZEROS: Final = bytes(64)
 _ZEROS_STEP: Final = 64 - 16

@@ -186,9 +186,7 @@ def plausible(window: Window, layout: Layout, offset: int, name_characters: froz
     return _plausible_record(window, layout, following, name_characters) is not None
 
 
-def _plausible_record(
-    window: Window, layout: Layout, offset: int, name_characters: frozenset[int]
-) -> OldRecord | None:
+def _plausible_record(window: Window, layout: Layout, offset: int, name_characters: frozenset[int]) -> OldRecord | None:
     try:
         record = read_record(window, layout, offset)
     except RecordFault:

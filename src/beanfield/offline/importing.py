@@ -69,7 +69,9 @@ class ImportPlan:
         new_id = id
         if self.keeps_ids:
             if id - 1 > SEQUENCE_KEPT_MAX:
-                self._note(id, old, "the id is too large to be kept: left out; with --partitions 2 or more it gets a new one")
+                self._note(
+                    id, old, "the id is too large to be kept: left out; with --partitions 2 or more it gets a new one"
+                )
                 return
             self.next_sequence = id
         else:

@@ -119,7 +119,9 @@ class SalvagedSlot:
             if number < floor:
                 continue
             if previous and number > previous + 1:
-                self._damaged(segment_name(previous + 1), -1, f"{number - previous - 1} segments are missing or unusable")
+                self._damaged(
+                    segment_name(previous + 1), -1, f"{number - previous - 1} segments are missing or unusable"
+                )
             elif not previous and number > floor:
                 self._damaged(segment_name(floor), -1, "is missing or unusable, and the first one that counts")
             previous = number
@@ -143,7 +145,9 @@ class SalvagedSlot:
                     self._damaged(name, offset, f"{len(rest)} bytes up to the end are no records")
                 return
             if following > offset:
-                self._damaged(name, offset, f"{following - offset} bytes are no records; the next one is at {following}")
+                self._damaged(
+                    name, offset, f"{following - offset} bytes are no records; the next one is at {following}"
+                )
             offset = following
 
     # ---------------------------------------------------------------- beside the segments
@@ -177,7 +181,9 @@ class SalvagedSlot:
             pass
         self.next_sequence = used + LEASE_SEQUENCES if used or self.segments else 0
         if self.next_sequence:
-            text = f"{fault}: ids go on {LEASE_SEQUENCES} sequences behind the last one found; older ones might come again"
+            text = (
+                f"{fault}: ids go on {LEASE_SEQUENCES} sequences behind the last one found; older ones might come again"
+            )
             self._damaged(LEASE_NAME, -1, text)
 
     def _damaged(self, file: str, offset: int, fault: str) -> None:

@@ -163,5 +163,3 @@ class SlotWriter:
         request = self._log.sync_all(0)
         perform(request, self._disk)
         self._log.completed(request, 0)
-
-

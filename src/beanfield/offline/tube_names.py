@@ -11,9 +11,7 @@ NAME_CHARACTERS: Final = frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopq
 
 
 def valid_name(name: bytes) -> bool:
-    return (
-        1 <= len(name) <= TUBE_NAME_BYTES_MAX and not name.startswith(b"-") and NAME_CHARACTERS.issuperset(name)
-    )
+    return 1 <= len(name) <= TUBE_NAME_BYTES_MAX and not name.startswith(b"-") and NAME_CHARACTERS.issuperset(name)
 
 
 def repaired_name(name: bytes) -> bytes:
