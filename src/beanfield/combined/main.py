@@ -26,7 +26,7 @@ class CombinedLoop(FrontendLoop):
         self._log = owner.log
         self._log_handle = NO_HANDLE
         if owner.log is not None:
-            self._log_handle = self.reactor.add(owner.log.begin(owner.core.counters).descriptor, RAW)
+            self._log_handle = self.reactor.add(owner.log.driver.descriptor, RAW)
 
     def on_ready(self, handles: list[int]) -> None:
         """What the disk has done comes before all else."""

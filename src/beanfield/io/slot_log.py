@@ -192,14 +192,13 @@ class SlotLog:
         return StartupError(EXIT_DISK, f"{self._path}: {describe(fault)}")
 
     # ---------------------------------------------------------------- at work
-    def begin(self, counters: OwnerCounters) -> LogDriver:
+    def begin(self, counters: OwnerCounters) -> None:
         """The threads, and the figures of `stats`."""
         self._counters = counters
         self._written_before = int(counters.binlog_records_written)
         self._migrated_before = int(counters.binlog_records_migrated)
         self.driver = LogDriver(self.disk, self.journal)
         self.count()
-        return self.driver
 
     def count(self) -> None:
         """What `stats` shows of the log, as it is now."""

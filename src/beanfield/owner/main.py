@@ -49,7 +49,7 @@ class OwnerLoop(RoleLoop):
         self._log = owner.log
         self._log_handle = NO_HANDLE
         if owner.log is not None:
-            self._log_handle = self.reactor.add(owner.log.begin(owner.core.counters).descriptor, RAW)
+            self._log_handle = self.reactor.add(owner.log.driver.descriptor, RAW)
 
     def on_message(self, message: Message, descriptors: list[int], now_ns: int) -> None:
         """link, stop."""
@@ -143,7 +143,8 @@ def open_owner(start: Start, control: ControlSocket) -> OpenOwner:
     if slot_log is not None:
         slot_log.restore_into(core.engine)
         beside(control, slot_log.restore, slot_log.progress)
-    # What the core has from the start, the tube `default`, is on the page before anybody takes this owner for live.
+        slot_log.begin(counters)
+    # What there is from the start, the tube `default` and the log, is on the page before anybody takes this owner for live.
     page.publish()
     return OpenOwner(core, page, slot_log)
 
