@@ -9,29 +9,17 @@ from typing import Final
 
 from mypy_extensions import i64, mypyc_attr
 
-from beanfield.constants import (
-    CHUNK_BYTES,
-    JOB_BYTES_CEILING,
-    NS_PER_S,
-    STREAM_COMMANDS_MAX,
-    TUBE_NAME_BYTES_MAX,
-    U32_MAX,
-)
+from beanfield.constants import JOB_BYTES_CEILING, NS_PER_S, STREAM_COMMANDS_MAX, U32_MAX
 from beanfield.engine.engine import DONE_ENDED, NOT_FOUND, Engine
-from beanfield.engine.job import Job
 from beanfield.engine.session import NO_REQUEST
-from beanfield.errors import LinkFault
 from beanfield.ipc import frames
-from beanfield.ipc.role import RoleCore
-from beanfield.owner.answers import job_stats, tube_names, tube_stats
 from beanfield.owner.kick import KickTask
 from beanfield.owner.link import OwnerLink
-from beanfield.owner.seat import Deferred, LargeReply, Seat
-from beanfield.owner.sync import SyncDesk
+from beanfield.owner.looks import Looks, check_name, fault
+from beanfield.owner.seat import Deferred, Seat
 from beanfield.proto import replies
 from beanfield.wal.journal import Journal
 
-PIECE: Final[i64] = CHUNK_BYTES
 SECOND: Final[i64] = NS_PER_S
 # A long kick moves this many jobs in a turn, so that it shares turns with others.
 KICK_SLICE_JOBS: Final[i64] = 250
@@ -41,16 +29,14 @@ NUMBER_MAX: Final[i64] = U32_MAX
 
 
 @mypyc_attr(native_class=True)
-class Commands(RoleCore):
-    """The engine with its journal, and the commands on it."""
+class Commands(Looks):
+    """Looks, and the commands that change something."""
 
     def __init__(self, engine: Engine, journal: Journal, memory_bytes_max: i64) -> None:
-        self.engine: Engine = engine
+        super().__init__(engine)
         self.journal: Journal = journal
         self.memory_bytes_max: i64 = memory_bytes_max
         self.memory_elsewhere_bytes: i64 = 0  # what the jobs of all other owners cost; the loop tells each turn
-        self.links: dict[int, OwnerLink] = {}
-        self.syncs: SyncDesk = SyncDesk()
         self.kicks: list[KickTask] = []
         self.log: list[str] = []
 
@@ -73,8 +59,10 @@ class Commands(RoleCore):
             self._execute_session(link, seat, opcode, flags, request, a, b, c, body, now_ns)
         elif opcode <= frames.KICK_JOB:
             self._execute_job(link, seat, opcode, request, a, b, c, now_ns)
+        elif opcode == frames.PAUSE_TUBE:
+            self._pause_tube(link, seat, request, a, body, now_ns)
         else:
-            self._execute_look(link, seat, opcode, request, a, body, now_ns)
+            self.look(link, seat, opcode, request, a, body, now_ns)
 
     def _execute_session(
         self, link: OwnerLink, seat: Seat, opcode: i64, flags: i64, request: i64,
@@ -83,7 +71,7 @@ class Commands(RoleCore):
         engine = self.engine
         if opcode == frames.ASK:
             self._check_reserve(seat)
-            if self._holds_synced(link, seat, opcode, flags, request, 0, now_ns):
+            if self.holds_synced(link, seat, opcode, flags, request, 0, now_ns):
                 return
             engine.ask(seat, request, flags == frames.FLAG_NOWAIT, now_ns)
         elif opcode == frames.TAKE:
@@ -131,24 +119,6 @@ class Commands(RoleCore):
             self._kick(link, seat, request, a, now_ns)
         else:
             self._kick_job(link, seat, request, a, now_ns)
-
-    def _execute_look(
-        self, link: OwnerLink, seat: Seat, opcode: i64, request: i64, a: i64, body: bytes, now_ns: i64
-    ) -> None:
-        if opcode == frames.MORE:
-            self._more(link, seat, request)
-        elif opcode == frames.STATS:
-            if not self._synced_first(link, seat, opcode, request, a, body, now_ns):
-                link.reply(seat.number, request, 0, b"")
-        elif opcode == frames.LIST_TUBES:
-            if not self._synced_first(link, seat, opcode, request, a, body, now_ns):
-                link.large(seat, LargeReply(request, b"", tube_names(self.engine), b""))
-        elif opcode == frames.STATS_TUBE:
-            self._stats_tube(link, seat, request, body, now_ns)
-        elif opcode == frames.PAUSE_TUBE:
-            self._pause_tube(link, seat, request, a, body, now_ns)
-        else:
-            self._peek(link, seat, opcode, request, a, now_ns)
 
     # ---------------------------------------------------------------- put
 
@@ -203,7 +173,7 @@ class Commands(RoleCore):
 
     def _reserve(self, link: OwnerLink, seat: Seat, flags: i64, request: i64, now_ns: i64) -> None:
         self._check_reserve(seat)
-        if self._holds_synced(link, seat, frames.RESERVE, flags, request, 0, now_ns):
+        if self.holds_synced(link, seat, frames.RESERVE, flags, request, 0, now_ns):
             return
         nowait = flags == frames.FLAG_NOWAIT
         self.engine.reserve(seat, request, nowait, now_ns)
@@ -214,7 +184,7 @@ class Commands(RoleCore):
         self._check_reserve(seat)
         if count < 1 or count > STREAM_COMMANDS_MAX:
             raise fault("a run of reserves of this length")
-        if self._holds_synced(link, seat, frames.RESERVE_RUN, 0, request, count, now_ns):
+        if self.holds_synced(link, seat, frames.RESERVE_RUN, 0, request, count, now_ns):
             return
         jobs = self.engine.reserve_run(seat, count, now_ns)
         if len(jobs) == 0:
@@ -239,7 +209,7 @@ class Commands(RoleCore):
         self.engine.want_last_word(seat, now_ns)
 
     def _reserve_job(self, link: OwnerLink, seat: Seat, request: i64, id: i64, now_ns: i64) -> None:
-        if self._not_found_synced(link, seat, frames.RESERVE_JOB, request, id, 0, 0, now_ns):
+        if self.not_found_synced(link, seat, frames.RESERVE_JOB, request, id, 0, 0, now_ns):
             return
         job = self.engine.find(id)
         if job is not None and not self.journal.can_change():
@@ -256,7 +226,7 @@ class Commands(RoleCore):
     def _delete(self, link: OwnerLink, seat: Seat, request: i64, id: i64, now_ns: i64) -> None:
         result = self.engine.delete(seat, id, now_ns)
         if result == NOT_FOUND:
-            if not self._not_found_synced(link, seat, frames.DELETE, request, id, 0, 0, now_ns):
+            if not self.not_found_synced(link, seat, frames.DELETE, request, id, 0, 0, now_ns):
                 link.reply(seat.number, request, 0, replies.NOT_FOUND)
         else:
             link.reply(seat.number, request, frames.FLAG_ENDED if result == DONE_ENDED else 0, replies.DELETED)
@@ -269,7 +239,7 @@ class Commands(RoleCore):
         check_number(delay_s)
         job = self.engine.own(seat, id)
         if job is None:
-            if not self._not_found_synced(link, seat, frames.RELEASE, request, id, priority, delay_ns, now_ns):
+            if not self.not_found_synced(link, seat, frames.RELEASE, request, id, priority, delay_ns, now_ns):
                 link.reply(seat.number, request, 0, replies.NOT_FOUND)
         elif not self.journal.can_change():
             link.reply(seat.number, request, 0, replies.OUT_OF_MEMORY)
@@ -281,7 +251,7 @@ class Commands(RoleCore):
         check_number(priority)
         job = self.engine.own(seat, id)
         if job is None:
-            if not self._not_found_synced(link, seat, frames.BURY, request, id, priority, 0, now_ns):
+            if not self.not_found_synced(link, seat, frames.BURY, request, id, priority, 0, now_ns):
                 link.reply(seat.number, request, 0, replies.NOT_FOUND)
         elif not self.journal.can_change():
             link.reply(seat.number, request, 0, replies.INTERNAL_ERROR)
@@ -292,7 +262,7 @@ class Commands(RoleCore):
     def _touch(self, link: OwnerLink, seat: Seat, request: i64, id: i64, now_ns: i64) -> None:
         job = self.engine.own(seat, id)
         if job is None:
-            if not self._not_found_synced(link, seat, frames.TOUCH, request, id, 0, 0, now_ns):
+            if not self.not_found_synced(link, seat, frames.TOUCH, request, id, 0, 0, now_ns):
                 link.reply(seat.number, request, 0, replies.NOT_FOUND)
         else:
             link.touched(seat.number, request, id, self.engine.touch(job, now_ns))
@@ -338,7 +308,7 @@ class Commands(RoleCore):
 
     def _kick_job(self, link: OwnerLink, seat: Seat, request: i64, id: i64, now_ns: i64) -> None:
         if not self.journal.can_change() or not self.engine.kick_job(self.engine.find(id), now_ns):
-            if not self._not_found_synced(link, seat, frames.KICK_JOB, request, id, 0, 0, now_ns):
+            if not self.not_found_synced(link, seat, frames.KICK_JOB, request, id, 0, 0, now_ns):
                 link.reply(seat.number, request, 0, replies.NOT_FOUND)
         else:
             link.reply(seat.number, request, 0, replies.KICKED)
@@ -354,91 +324,7 @@ class Commands(RoleCore):
         self.engine.pause(tube, delay_s, now_ns)
         link.reply(seat.number, request, 0, replies.PAUSED)
 
-    # ---------------------------------------------------------------- looks
-
-    def _peek(self, link: OwnerLink, seat: Seat, opcode: i64, request: i64, id: i64, now_ns: i64) -> None:
-        job: Job | None = None
-        tube = seat.used
-        if opcode == frames.PEEK or opcode == frames.STATS_JOB:
-            job = self.engine.find(id)
-        elif tube is None:
-            raise fault("peek without a used tube in this slot")
-        elif opcode == frames.PEEK_READY:
-            job = tube.first_ready()
-            if job is None and tube.reserved_elsewhere(link.gate.index) > 0:
-                if self._synced_first(link, seat, opcode, request, id, b"", now_ns):
-                    return
-        elif opcode == frames.PEEK_DELAYED:
-            if len(tube.delayed.items) != 0:
-                job = tube.delayed.items[0]
-        elif len(tube.buried.items) != 0:
-            job = tube.buried.items[0]
-        if job is None:
-            link.reply(seat.number, request, 0, replies.NOT_FOUND)
-        elif opcode == frames.STATS_JOB:
-            if self._not_found_synced(link, seat, opcode, request, id, 0, 0, now_ns):
-                return
-            link.reply(seat.number, request, 0, job_stats(self.engine, job, now_ns))
-        elif len(job.body) > PIECE:
-            head = replies.found_head(job.id, len(job.body))
-            link.large(seat, LargeReply(request, head, job.body, replies.CRLF))
-        else:
-            link.reply(seat.number, request, 0, replies.found(job.id, job.body))
-
-    def _stats_tube(self, link: OwnerLink, seat: Seat, request: i64, name: bytes, now_ns: i64) -> None:
-        check_name(self.engine, name)
-        # Who uses and watches it, and what is reserved, depends on clients that may have left elsewhere.
-        if self._synced_first(link, seat, frames.STATS_TUBE, request, 0, name, now_ns):
-            return
-        tube = self.engine.tubes.get(name)
-        if tube is None:
-            link.reply(seat.number, request, 0, replies.NOT_FOUND)
-        else:
-            link.reply(seat.number, request, 0, tube_stats(tube, now_ns))
-
-    def _more(self, link: OwnerLink, seat: Seat, request: i64) -> None:
-        large = seat.large
-        if large is None or large.request != request:
-            raise fault("MORE of no reply")
-        link.chunk(seat, large)
-
     # ---------------------------------------------------------------- waiting for other links
-
-    def _synced_first(
-        self, link: OwnerLink, seat: Seat, opcode: i64, request: i64, a: i64, body: bytes, now_ns: i64
-    ) -> bool:
-        """True if the answer has to wait for the other links; the frame is then set aside and done again."""
-        if seat.synced or not self.syncs.needed(link, self.links):
-            return False
-        seat.blocked = True
-        self.syncs.begin(link, seat, Deferred(opcode, 0, request, a, 0, 0, body), self.links, now_ns)
-        return True
-
-    def _not_found_synced(
-        self, link: OwnerLink, seat: Seat, opcode: i64, request: i64, a: i64, b: i64, c: i64, now_ns: i64
-    ) -> bool:
-        """The same, before NOT_FOUND for (or stats of) a job that is reserved through another link."""
-        if seat.synced or not self.engine.held_elsewhere(self.engine.find(a), seat):
-            return False
-        if not self.syncs.needed(link, self.links):
-            return False
-        seat.blocked = True
-        self.syncs.begin(link, seat, Deferred(opcode, 0, request, a, b, c, b""), self.links, now_ns)
-        return True
-
-    def _holds_synced(
-        self, link: OwnerLink, seat: Seat, opcode: i64, flags: i64, request: i64, a: i64, now_ns: i64
-    ) -> bool:
-        """The same, before a reserve gets less than a job that is held through another link: its DROP may be near."""
-        watched = seat.watched
-        assert watched is not None
-        if watched.held_count == 0 or seat.synced or not self.syncs.needed(link, self.links):
-            return False
-        if not self.engine.smaller_held_elsewhere(seat):
-            return False
-        seat.blocked = True
-        self.syncs.begin(link, seat, Deferred(opcode, flags, request, a, 0, 0, b""), self.links, now_ns)
-        return True
 
     def sync_on(self, now_ns: i64) -> None:
         """Commands and last words that have waited for other links, and are through."""
@@ -484,18 +370,6 @@ class Commands(RoleCore):
             self._execute_deferred(link, seat, seat.backlog.pop(0), now_ns)
 
 
-def fault(message: str) -> LinkFault:
-    return LinkFault(frames.ERROR_FRAME, message)
-
-
 def check_number(number: i64) -> None:
     if number < 0 or number > NUMBER_MAX:
         raise fault("a number out of range")
-
-
-def check_name(engine: Engine, name: bytes) -> None:
-    """Frontends check spelling; here it must be of this slot, or two owners would have the same tube."""
-    if len(name) == 0 or len(name) > TUBE_NAME_BYTES_MAX:
-        raise fault("a tube name of this length")
-    if engine.topology.slot_of_name(name) != engine.slot:
-        raise fault("a tube of another slot")

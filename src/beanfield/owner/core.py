@@ -24,8 +24,9 @@ from beanfield.errors import LinkFault
 from beanfield.ipc import frames
 from beanfield.ipc.actions import ACT_CLOSE, ACT_PAUSE, ACT_RESUME
 from beanfield.ipc.codec import FrameBuffer, write_welcome, write_word_body
-from beanfield.owner.commands import Commands, fault
+from beanfield.owner.commands import Commands
 from beanfield.owner.link import OwnerLink, Waiting
+from beanfield.owner.looks import fault
 from beanfield.owner.seat import Deferred, Seat
 from beanfield.pages import OwnerCounters
 from beanfield.routing import Topology
