@@ -31,9 +31,9 @@ MAPPING_BATCH: Final = 10_000
 TEXT = """Copies the jobs of a beanstalkd binlog (versions 7 and 5) into a new data root.
 Offline: beanstalkd must be stopped. BINLOG_DIR is only read, under beanstalkd's own lock."""
 
-EPILOG = f"""Kept: priority, delay (what is left of it by the clock), TTR, state, age, counters, order of burial,
-and, with --partitions 1, ids. Else jobs get new ids in the order of the old ones, and
-DIR/{MAPPING_NAME} lists them. Everything that cannot be read or taken over is reported, one line each; the rest is imported.
+EPILOG = f"""Kept: priority, delay (what is left of it by the clock), TTR, state, age, counters, order of burial, and,
+with --partitions 1, ids. Else jobs get new ids in the order of the old ones, listed in DIR/{MAPPING_NAME}.
+Everything that cannot be read or taken over is reported, one line each; the rest is imported.
 
 Exit codes: 0 all imported, 1 imported but something was lost, 5 misuse, 10 a beanstalkd runs on BINLOG_DIR,
 65 BINLOG_DIR has no binlog or DIR is not new, 74 a disk fault (nothing is left in DIR), 130 interrupted."""

@@ -50,9 +50,9 @@ CODES: Final = """While a server runs on DIR the figures are those of a moment.
 
 Exit codes: 0 sound, 1 damaged, 5 misuse, 65 DIR is nothing that can be looked at, 74 a disk fault, 130 interrupted."""
 
-SALVAGE_CODES: Final = """A log that is only torn at its end needs no salvage: a start cuts the tail and says so. Behind damage
-nobody can say what is lost: jobs may be missing, be as they were before, or be back though they were deleted. Names,
-ids and slots stay.
+SALVAGE_CODES: Final = """A log that is only torn at its end needs no salvage: a start cuts the tail and says so.
+Behind damage nobody can say what is lost: jobs may be missing, be as they were before, or be back though they were
+deleted. Names, ids and slots stay.
 
 Exit codes: 0 all copied, 1 copied and something was damaged, 5 misuse, 10 a server runs on DIR, 65 DIR is nothing
 that can be salvaged or NEW_DIR is not new, 74 a disk fault (nothing is left in NEW_DIR), 130 interrupted."""

@@ -24,6 +24,7 @@ from beanfield.offline.binlog_records import (
     RecordFault,
     Window,
     plausible,
+    plausible_record,
     read_record,
 )
 from beanfield.offline.tube_names import NAME_CHARACTERS
@@ -104,12 +105,14 @@ class Binlog:
         self._read_records(window, layout)
 
     def _layout_of(self, version: int, window: Window) -> Layout:
-        """By the first record: builds for 32-bit machines are told by nothing else."""
+        """By the first record that can be read so: builds for 32-bit machines are told by nothing else."""
         layouts = LAYOUTS[version]
         for layout in layouts:
-            if plausible(window, layout, VERSION_BYTES, NAME_CHARACTERS):
+            if plausible_record(window, layout, VERSION_BYTES, NAME_CHARACTERS) is not None:
                 return layout
-        return layouts[0]
+        firsts = [(next_record(window, layout, VERSION_BYTES), layout) for layout in layouts]
+        found = [(at, layout) for at, layout in firsts if at >= 0]
+        return min(found, key=_place)[1] if found else layouts[0]
 
     def _read_records(self, window: Window, layout: Layout) -> None:
         offset = VERSION_BYTES
@@ -188,6 +191,10 @@ class Binlog:
         """After the last file: what is changed and neither there nor deleted is lost."""
         for id, (file, offset) in self._orphans.items():
             self._fault(file_name(file), offset, f"job {id} is changed here, but the record with its body is gone")
+
+
+def _place(found: tuple[int, Layout]) -> int:
+    return found[0]
 
 
 def next_record(window: Window, layout: Layout, offset: int) -> int:

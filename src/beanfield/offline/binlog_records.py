@@ -177,16 +177,17 @@ def _impossible(record: OldRecord) -> str:
 
 def plausible(window: Window, layout: Layout, offset: int, name_characters: frozenset[int]) -> bool:
     """Whether a record stands here and something that may follow one behind it, by all that is known of real ones."""
-    record = _plausible_record(window, layout, offset, name_characters)
+    record = plausible_record(window, layout, offset, name_characters)
     if record is None:
         return False
     following = offset + record.record_bytes
     if following >= window.size or window.zeros_at(following) >= min(layout.head_bytes, window.size - following):
         return True
-    return _plausible_record(window, layout, following, name_characters) is not None
+    return plausible_record(window, layout, following, name_characters) is not None
 
 
-def _plausible_record(window: Window, layout: Layout, offset: int, name_characters: frozenset[int]) -> OldRecord | None:
+def plausible_record(window: Window, layout: Layout, offset: int, name_characters: frozenset[int]) -> OldRecord | None:
+    """A record that is not only possible but looks like one that beanstalkd wrote."""
     try:
         record = read_record(window, layout, offset)
     except RecordFault:

@@ -10,7 +10,7 @@ from typing import Final
 from beanfield.constants import CLUSTER_ID_BYTES, PARTITIONS_DEFAULT, PARTITIONS_MAX, SLOTS_MAX
 from beanfield.routing import FINGERPRINT_BYTES, Topology
 
-# Numbers of partitions that are tried for a slot directory on its own, where the number of slots is unknown too.
+# Numbers of partitions that are tried first; for a slot directory on its own, whose number of slots is unknown, alone.
 LIKELY_PARTITIONS: Final = [
     PARTITIONS_DEFAULT,
     *(1 << power for power in range(13) if 1 << power != PARTITIONS_DEFAULT),
@@ -43,7 +43,9 @@ def find_topology(identity: Identity, slots: int | None) -> Topology | None:
     if identity.fault:
         return None
     if slots is not None:
-        found = _first(identity, ((partitions, slots) for partitions in range(slots, PARTITIONS_MAX + 1)))
+        tried = [partitions for partitions in LIKELY_PARTITIONS if partitions >= slots]
+        tried += [partitions for partitions in range(slots, PARTITIONS_MAX + 1) if partitions not in LIKELY_PARTITIONS]
+        found = _first(identity, ((partitions, slots) for partitions in tried))
         if found is not None:
             return found
     return _first(
