@@ -8,6 +8,7 @@ from beanfield.constants import CHUNK_BYTES, LINK_UNSENT_BYTES_HIGH, NS_PER_S
 from beanfield.engine.invariants import check_engine
 from beanfield.ipc import frames
 from beanfield.ipc.actions import ACT_PAUSE, ACT_RESUME
+from beanfield.wal.journal import Journal
 from tests.unit.owner_driver import TOPOLOGY, LinkEnd, Owner, frame, opcodes, put, texts
 
 SECOND = NS_PER_S
@@ -313,6 +314,46 @@ def test_a_long_kick_shares_turns_and_stops_at_what_was_there() -> None:
         (1, b"KICKED 1500\r\n" + b"NOT_FOUND\r\n"),
     ]
     assert owner.core.counters.jobs_delayed == 1
+
+
+def test_a_kick_is_answered_with_all_of_its_jobs_when_those_who_wait_use_up_the_turn() -> None:
+    owner = Owner()
+    end = owner.link()
+    names = [name for name in (b"t%d" % i for i in range(100)) if owner.core.engine.topology.slot_of_name(name) == 0]
+    for session in range(1, 5):
+        end.attach(session)
+        end.words(frames.USE, session, 1, body=names[session])
+        for request in range(2, 202):
+            put(end, session, request, delay_s=100)
+    for session in range(5, 805):
+        end.attach(session, default=False)
+        end.words(frames.WATCH, session, 1, body=names[session % 4 + 1])
+        end.plain(frames.RESERVE, session, 2)
+    end.take()
+    for session in range(1, 5):
+        end.words(frames.KICK, session, 202, 200)
+        end.words(frames.KICK, session, 203, 1)
+    assert b"".join(texts(end.take())) == b"KICKED 200\r\nKICKED 0\r\n" * 4
+    assert owner.core.counters.jobs_reserved == 800
+
+
+def test_without_space_in_the_log_reserve_job_still_takes_a_ready_job_and_knows_a_reserved_one() -> None:
+    class FullJournal(Journal):
+        def can_change(self) -> bool:
+            return False
+
+    owner = Owner(FullJournal())
+    end = owner.link()
+    end.attach(1)
+    put(end, 1, 1)
+    put(end, 1, 2, delay_s=100)
+    end.take()
+    end.words(frames.RESERVE_JOB, 1, 3, 1)
+    end.words(frames.RESERVE_JOB, 1, 4, 1)
+    end.words(frames.RESERVE_JOB, 1, 5, 17)
+    received = end.take()
+    assert opcodes(received) == [frames.RESERVED, frames.REPLY]
+    assert texts(received) == [b"NOT_FOUND\r\nOUT_OF_MEMORY\r\n"]
 
 
 def test_no_client_frame_is_executed_while_a_detach_goes_on() -> None:

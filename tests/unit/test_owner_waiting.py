@@ -102,6 +102,23 @@ def test_a_reserve_that_may_not_wait_gets_the_job_of_a_client_that_left_before()
     assert opcodes(second.take()) == [frames.RESERVED]
 
 
+def test_a_last_word_waits_for_links_asked_after_its_own_request_not_after_one_dropped_before() -> None:
+    owner = Owner()
+    first, second = reserved_through_another_link(owner)
+    for request in (1, 2):
+        second.plain(frames.ASK, 1, request, frames.FLAG_NOWAIT)
+        second.plain(frames.LAST, 1, request)
+        assert opcodes(second.take()) == [frames.EMPTY]
+        if request == 1:
+            assert opcodes(first.take()) == [frames.SYNC]
+            second.plain(frames.DROP, 1, request)
+    # The first SYNC was sent before the second request came; the client of the other link left in between.
+    first.send(frame(frames.SYNCED, 0, 0, 1))
+    assert second.take() == []
+    answer_sync(first, frame(frames.DETACH, 1, 0))
+    assert opcodes(second.take()) == [frames.OFFER]
+
+
 def test_a_session_that_leaves_takes_its_waiting_command_with_it() -> None:
     owner = Owner()
     first, second = reserved_through_another_link(owner)

@@ -11,7 +11,9 @@ from mypy_extensions import i64, mypyc_attr
 
 from beanfield.constants import JOB_BYTES_CEILING, NS_PER_S, STREAM_COMMANDS_MAX, U32_MAX
 from beanfield.engine.engine import DONE_ENDED, NOT_FOUND, Engine
+from beanfield.engine.job import BURIED, DELAYED
 from beanfield.engine.session import NO_REQUEST
+from beanfield.engine.tube import Tube
 from beanfield.ipc import frames
 from beanfield.owner.kick import KickTask
 from beanfield.owner.link import OwnerLink
@@ -212,7 +214,7 @@ class Commands(Looks):
         if self.not_found_synced(link, seat, frames.RESERVE_JOB, request, id, 0, 0, now_ns):
             return
         job = self.engine.find(id)
-        if job is not None and not self.journal.can_change():
+        if job is not None and (job.state == DELAYED or job.state == BURIED) and not self.journal.can_change():
             link.reply(seat.number, request, 0, replies.OUT_OF_MEMORY)
             return
         job = self.engine.reserve_job(seat, id, now_ns)
@@ -277,12 +279,21 @@ class Commands(Looks):
         there: i64 = len(tube.buried.items) if buried else len(tube.delayed.items)
         if bound > there:
             bound = there
-        if bound <= KICK_SLICE_JOBS and bound <= self.engine.budget:
-            kicked = self.engine.kick_some(tube, buried, bound, now_ns)
-            link.reply(seat.number, request, 0, replies.kicked(kicked))
-            return
-        seat.blocked = True
-        self.kicks.append(KickTask(link, seat, request, buried, bound, 0))
+        task = KickTask(link, seat, request, buried, bound)
+        if bound > KICK_SLICE_JOBS or not self._kick_slice(task, tube, bound, now_ns):
+            seat.blocked = True
+            self.kicks.append(task)
+
+    def _kick_slice(self, task: KickTask, tube: Tube, wanted: i64, now_ns: i64) -> bool:
+        """Kicks `wanted` jobs as far as the budget goes, of which those who wait take their part. True: answered."""
+        kicked = self.engine.kick_some(tube, task.buried, wanted, now_ns)
+        task.kicked += kicked
+        task.left -= kicked
+        # With budget left and less kicked than wanted, there is nothing more, or no space to say so in the log.
+        if task.left != 0 and (kicked == wanted or self.engine.budget <= 0):
+            return False
+        task.link.reply(task.seat.number, task.request, 0, replies.kicked(task.kicked))
+        return True
 
     def kick_on(self, now_ns: i64) -> None:
         """A slice of each long kick."""
@@ -294,14 +305,7 @@ class Commands(Looks):
             if task.seat.detached or tube is None:
                 continue
             wanted = task.left if task.left < KICK_SLICE_JOBS else KICK_SLICE_JOBS
-            budget = self.engine.budget
-            if wanted > budget:
-                wanted = budget
-            kicked = self.engine.kick_some(tube, task.buried, wanted, now_ns)
-            task.kicked += kicked
-            task.left -= kicked
-            if kicked < wanted or task.left == 0:
-                task.link.reply(task.seat.number, task.request, 0, replies.kicked(task.kicked))
+            if self._kick_slice(task, tube, wanted, now_ns):
                 self.unblock(task.link, task.seat, now_ns)
             else:
                 left.append(task)
@@ -334,6 +338,8 @@ class Commands(Looks):
             if seat.detached:
                 continue
             if deferred is None:
+                if seat.request != wait.request:
+                    continue  # dropped meanwhile; the request that followed it waits for links of its own
                 seat.syncing = False
                 if seat.ending and seat.queued:
                     self.engine.now_ns = now_ns

@@ -10,10 +10,10 @@ from beanfield.owner.seat import Seat
 class KickTask:
     """A kick that is not through: `left` more of the jobs that were there when it began."""
 
-    def __init__(self, link: OwnerLink, seat: Seat, request: i64, buried: bool, left: i64, kicked: i64) -> None:
+    def __init__(self, link: OwnerLink, seat: Seat, request: i64, buried: bool, left: i64) -> None:
         self.link: OwnerLink = link
         self.seat: Seat = seat
         self.request: i64 = request
         self.buried: bool = buried
         self.left: i64 = left
-        self.kicked: i64 = kicked
+        self.kicked: i64 = 0

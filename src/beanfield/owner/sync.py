@@ -25,7 +25,8 @@ class SyncWait:
     def __init__(self, link: OwnerLink, seat: Seat, deferred: Deferred | None, until_ns: i64) -> None:
         self.link: OwnerLink = link
         self.seat: Seat = seat
-        self.deferred: Deferred | None = deferred  # None: a last word
+        self.deferred: Deferred | None = deferred  # None: a last word ...
+        self.request: i64 = seat.request  # ... of this request
         self.until_ns: i64 = until_ns
         self.links: list[OwnerLink] = []
         self.numbers: list[int] = []  # the SYNC of links[i] that serves this wait
