@@ -30,6 +30,17 @@ def test_a_large_body_goes_in_pieces_one_a_turn_with_other_sessions_between() ->
     assert f.replies(client) == b"INSERTED 1\r\n"
 
 
+def test_a_large_body_waits_for_the_answers_before_it_and_nothing_waits_for_its_own() -> None:
+    f = Frontend(job_bytes_max=1_000_000)
+    client = f.open()
+    f.frames()
+    f.say(client, b"kick 9\r\nput 0 0 10 200000\r\n" + b"b" * 200_000 + b"\r\ndelete 1\r\n")
+    kick = f.frame()
+    assert kick.name == "KICK"
+    f.reply(kick, b"KICKED 9\r\n")
+    assert [frame.name for frame in f.frames()] == ["PUT_PART", "PUT_PART", "PUT_PART", "PUT", "DELETE"]
+
+
 def test_a_put_in_pieces_begins_anew_when_its_owner_is_lost_before_the_end() -> None:
     f = Frontend(job_bytes_max=1_000_000)
     client = f.open()

@@ -4,6 +4,8 @@ A base class without behaviour. An owner's link is a port; so is the recorder of
 of one link.
 """
 
+from typing import Final
+
 from mypy_extensions import i64, mypyc_attr
 
 from beanfield.engine.job import Job
@@ -35,3 +37,6 @@ class Port:
     def expired(self, session_number: i64, job_id: i64) -> None:
         """The TTR of a reservation of this session has passed; it no longer holds the job."""
         raise NotImplementedError
+
+
+NOBODY: Final = Port()  # in place of a port that is gone

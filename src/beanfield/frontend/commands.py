@@ -177,6 +177,8 @@ def _put(state: FrontendState, session: Session) -> bool:
     if not reach(state, session, seat):
         return False
     if len(parser.body) > CHUNK_BYTES:
+        if session.flight != 0:
+            return False  # its pieces must not pile up behind a command that the owner takes its time for
         session.wait = PIECES
         session.piece_at = 0
         state.in_pieces.append(session)

@@ -110,9 +110,11 @@ class OwnerCore(Commands):
     def _end_link(self, link: OwnerLink, now_ns: int) -> None:
         """Its frontend is gone, for this owner: so are all its sessions."""
         del self.links[link.handle]
-        link.welcome = False
+        # What one of its sessions sets free must not go to the next of them.
+        link.gate.blocked = True
         for seat in list(link.seats.values()):
             self._end_seat(link, seat, now_ns)
+        link.dismantle()
         self.engine.return_reservations(now_ns)
 
     def _close_link(self, link: OwnerLink, error: LinkFault, now_ns: int) -> None:
@@ -321,6 +323,8 @@ class OwnerCore(Commands):
                         self._close_link(link, error, now_ns)
                         break
         for link in list(self.links.values()):
+            if link.handle not in self.links:
+                continue  # ended by the HELLO of one before it
             if link.rest:
                 self._run(link, now_ns)
             if link.paused and not link.rest:

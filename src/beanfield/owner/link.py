@@ -12,7 +12,7 @@ from mypy_extensions import i64, mypyc_attr
 
 from beanfield.constants import CHUNK_BYTES, LINK_UNSENT_BYTES_HIGH, RUN_BODY_BYTES_MAX
 from beanfield.engine.job import Job
-from beanfield.engine.port import Port
+from beanfield.engine.port import NOBODY, Port
 from beanfield.engine.session import Gate
 from beanfield.ipc.codec import (
     HEADER,
@@ -96,6 +96,12 @@ class OwnerLink(Port):
         self.sync_done: i64 = 0
         self.sync_again: bool = False  # somebody came after it was sent
         self.sync_missed: bool = False  # did not answer in time: not asked until it has
+
+    def dismantle(self) -> None:
+        """The link is gone, and so are its sessions. Cuts the circle of link and gate, as the collector is off."""
+        assert len(self.seats) == 0
+        self.welcome = False
+        self.gate.port = NOBODY
 
     # ---------------------------------------------------------------- output
 
