@@ -1,7 +1,7 @@
 """How far a long offline command is, on a terminal: tqdm's bar on stderr, loaded only when one is to be shown."""
 
 import sys
-from typing import Any, Final
+from typing import Any, Final, TextIO
 
 BYTES: Final = "B"
 JOBS: Final = " jobs"
@@ -10,9 +10,10 @@ JOBS: Final = " jobs"
 class Progress:
     """A bar, or nothing where stderr is no terminal."""
 
-    def __init__(self, label: str, total: int, unit: str, quiet: bool) -> None:
+    def __init__(self, label: str, total: int, unit: str, quiet: bool, stream: TextIO | None = None) -> None:
         self._bar: Any = None
-        if quiet or not sys.stderr.isatty():
+        stream = stream or sys.stderr
+        if quiet or not stream.isatty():
             return
         from tqdm import tqdm
 
@@ -22,7 +23,7 @@ class Progress:
             unit=unit,
             unit_scale=unit == BYTES,
             unit_divisor=1024 if unit == BYTES else 1000,
-            delay=0.5,
+            file=stream,
             leave=False,
             dynamic_ncols=True,
         )
