@@ -94,7 +94,9 @@ class Farm:
 
 @pytest.mark.parametrize("end", ENDS)
 @pytest.mark.parametrize("shape", SHAPES)
-def test_jobs_of_every_state_and_history_survive(tmp_path: Path, shape: tuple[int, int], end: Callable[[Server], None]) -> None:
+def test_jobs_of_every_state_and_history_survive(
+    tmp_path: Path, shape: tuple[int, int], end: Callable[[Server], None]
+) -> None:
     root = DataRoot(tmp_path / "root", *shape)
     with root.serve() as server, server.connect() as client:
         farm = Farm(root, client)

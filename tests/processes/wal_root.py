@@ -1,15 +1,18 @@
 """A data root for tests of real servers: its files, their checksums, and servers on it one after the other."""
 
 import hashlib
+import itertools
 import os
 import signal
 import subprocess
+import time
 from pathlib import Path
 
 from beanfield.routing import Topology
-from tests.processes.server import SERVE, Client, Server, program_environment, where_options
+from tests.processes.server import SERVE, Client, Server, program_environment, wait_for, where_options
 
 REFUSED_SECONDS = 30.0
+QUIET_SECONDS = 0.2  # a lone mark follows the last sync after a tenth of this
 
 
 class DataRoot:
@@ -47,7 +50,8 @@ class DataRoot:
         """Of every file, and the names of all directories."""
         found = {}
         for path in sorted(self.path.rglob("*")):
-            found[str(path.relative_to(self.path))] = "" if path.is_dir() else hashlib.sha256(path.read_bytes()).hexdigest()
+            digest = "" if path.is_dir() else hashlib.sha256(path.read_bytes()).hexdigest()
+            found[str(path.relative_to(self.path))] = digest
         return found
 
     def slot(self, slot: int) -> Path:
@@ -62,8 +66,19 @@ class DataRoot:
 
     def tube_of(self, slot: int, number: int = 0) -> str:
         """A tube's name that lives there."""
-        names = (f"tube-{number}" for number in range(100_000))
-        return [name for name, _ in zip((n for n in names if self.topology.slot_of_name(n.encode()) == slot), range(number + 1))][-1]
+        names = (f"tube-{candidate}" for candidate in range(100_000))
+        there = (name for name in names if self.topology.slot_of_name(name.encode()) == slot)
+        return next(itertools.islice(there, number, None))
+
+    def wait_until_quiet(self) -> None:
+        """An idle server still writes a last mark; after that its root does not change."""
+
+        def quiet() -> bool:
+            before = self.checksums()
+            time.sleep(QUIET_SECONDS)
+            return before == self.checksums()
+
+        wait_for(quiet, "an idle root")
 
 
 def kill_everything(server: Server) -> None:
@@ -114,3 +129,8 @@ def found(client: Client, id: int) -> bytes | None:
 
 def job_stats(client: Client, id: int) -> dict[str, str]:
     return client.stats(b"stats-job %d" % id)
+
+
+def wait_until_served(client: Client, id: int) -> None:
+    """Until this connection's frontend has heard that the slot of a job is back. The job must not be buried or delayed."""
+    wait_for(lambda: client.ask(b"kick-job %d" % id) == b"NOT_FOUND", "the slot's return")

@@ -94,7 +94,7 @@ class ServeOptions:
         self.warnings: list[str] = []
 
     def sync_ns(self) -> int:
-        """-f and -F, as the log takes them: how long an answer may be ahead of the disk; 0: not at all, -1: for ever."""
+        """-f and -F as the log takes them: how long an answer may be ahead of the disk; 0: not at all, -1: for ever."""
         return min(self.sync_ms, SYNC_MS_MAX) * NS_PER_MS if self.sync else -1
 
     def body_memory(self) -> int:

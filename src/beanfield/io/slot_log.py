@@ -80,7 +80,8 @@ class SlotLog:
         try:
             while not self.disk.lock():
                 if time.monotonic() > until:
-                    raise StartupError(EXIT_DISK, f"{self._path}/lock: another process has held it for {LOCK_WAIT_S:.0f} s")
+                    fault = f"another process has held it for {LOCK_WAIT_S:.0f} s; end it, whatever it is"
+                    raise StartupError(EXIT_DISK, f"{self._path}/lock: {fault}")
                 time.sleep(LOCK_POLL_S)
         except DiskFault as fault:
             raise self._startup_error(fault) from fault
@@ -218,7 +219,8 @@ class SlotLog:
         left_out = int(journal.left_out)
         if left_out > self._left_out_shown and now >= self._next_left_out_ns:
             self._next_left_out_ns = now + LEFT_OUT_LOG_NS
-            log(self._title, f"{left_out - self._left_out_shown} records of counters and pauses left out: space is short")
+            more = left_out - self._left_out_shown
+            log(self._title, f"{more} records of counters and pauses left out: space is short")
             self._left_out_shown = left_out
         full = bool(journal.space.disk_full)
         if full != self._full_shown:

@@ -144,7 +144,7 @@ def open_owner(start: Start, control: ControlSocket) -> OpenOwner:
         slot_log.restore_into(core.engine)
         beside(control, slot_log.restore, slot_log.progress)
         slot_log.begin(counters)
-    # What there is from the start, the tube `default` and the log, is on the page before anybody takes this owner for live.
+    # What there is from the start, the tube `default` and the log, is on the page before this owner counts as live.
     page.publish()
     return OpenOwner(core, page, slot_log)
 

@@ -93,8 +93,8 @@ def _check(options: ServeOptions, found: Topology) -> None:
     if options.partitions not in (None, found.partitions):
         raise RootFault(
             EXIT_BAD_OPTION,
-            f"{place} says {found.partitions} partitions, --partitions says {options.partitions}; {advice}: it is fixed "
-            "for the life of the data",
+            f"{place} says {found.partitions} partitions, --partitions says {options.partitions}; {advice}: "
+            "their number is fixed for the life of the data",
         )
     if options.frontends == 0 and found.slots != 1:
         raise RootFault(
