@@ -137,6 +137,9 @@ def _check_set(engine: Engine, watched: WatchSet) -> None:
         assert tube.sets[watched.back[position]] is watched
         held += len(tube.held.items)
         elsewhere += tube.reserved_elsewhere(link)
+    for candidate in watched.candidates:
+        assert candidate.replaced or watched.entered[watched.at[candidate.tube.index]] is candidate
+    assert sum(1 for entry in watched.entered if entry is not None) == sum(not c.replaced for c in watched.candidates)
     assert held == watched.held_count
     assert elsewhere == watched.reserved_elsewhere
     _check_best(watched)

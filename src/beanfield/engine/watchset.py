@@ -1,9 +1,10 @@
 """A watch set: tubes of this slot watched together, shared by all sessions of one link that watch just these.
 
 Three things hang on it, so that nothing is ever searched over the tubes a session watches:
-- the candidates: for each tube with a job to grant, at least one entry whose key is not worse than the key of the job
-  at the head of that tube. A head that gets better is entered at once (engine), one that gets worse is noticed when its
-  entry comes to the top here;
+- the candidates: for each tube with a job to grant, one entry whose key is not worse than the key of the job at the
+  head of that tube. A head that gets better than its entry is entered at once (engine), one that gets worse is noticed
+  when its entry comes to the top here. So jobs that come and go in order leave one entry for their tube, however many
+  sets watch it;
 - the waiters, in order of arrival (sets are per link, so that a link that cannot be written to is passed over whole);
 - two counts that say whether a last word needs care: jobs held, and jobs reserved through other links.
 A set of one tube, the common case, has no candidates: it looks at the tube.
@@ -30,6 +31,16 @@ class Candidate:
         self.priority_code: i64 = i64(job.priority_code)
         self.created_ns: i64 = job.created_ns
         self.id: i64 = job.id
+        self.replaced: bool = False  # its tube has a better entry
+
+    def is_no_worse(self, job: Job) -> bool:
+        """Whether it comes before the job, or is of it."""
+        code = i64(job.priority_code)
+        if self.priority_code != code:
+            return self.priority_code < code
+        if self.created_ns != job.created_ns:
+            return self.created_ns < job.created_ns
+        return self.id <= job.id
 
     def is_of(self, job: Job) -> bool:
         return self.id == job.id and self.priority_code == i64(job.priority_code)
@@ -61,6 +72,7 @@ class WatchSet:
         self.back: list[int] = []  # position of this set in tubes[i].sets
         self.session_count: i64 = 0
         self.candidates: list[Candidate] = []
+        self.entered: list[Candidate | None] = []  # the entry of tubes[i], if there is one
         self.first: Session | None = None
         self.last: Session | None = None
         self.waiting_count: i64 = 0  # sessions with a request under way, queued or offered
@@ -78,6 +90,7 @@ class WatchSet:
         self.at[tube.index] = len(self.tubes)
         self.tubes.append(tube)
         self.back.append(len(tube.sets))
+        self.entered.append(None)
         tube.sets.append(self)
         self.held_count += len(tube.held.items)
         self.reserved_elsewhere += tube.reserved_elsewhere(self.gate.index)
@@ -91,17 +104,21 @@ class WatchSet:
         self._leave(tube, self.back[position])
         last = self.tubes.pop()
         last_back = self.back.pop()
+        last_entered = self.entered.pop()
         if last is not tube:
             self.tubes[position] = last
             self.back[position] = last_back
+            self.entered[position] = last_entered
             self.at[last.index] = position
         self.held_count -= len(tube.held.items)
         self.reserved_elsewhere -= tube.reserved_elsewhere(self.gate.index)
         kept: list[Candidate] = []
         if len(self.tubes) > 1:
             for candidate in self.candidates:
-                if candidate.tube is not tube:
+                if candidate.tube is not tube and not candidate.replaced:
                     kept.append(candidate)
+        elif len(self.tubes) == 1:
+            self.entered[0] = None
         self._build(kept)
 
     def dissolve(self) -> None:
@@ -113,6 +130,7 @@ class WatchSet:
         self.tubes = []
         self.back = []
         self.at = {}
+        self.entered = []
         self.candidates = []
 
     def _leave(self, tube: Tube, place: int) -> None:
@@ -137,7 +155,9 @@ class WatchSet:
         while len(candidates) != 0:
             top = candidates[0]
             items = top.tube.ready.items
-            if len(items) == 0 or top.tube.pause_until_ns != 0:
+            if top.replaced or len(items) == 0 or top.tube.pause_until_ns != 0:
+                if not top.replaced:
+                    self.entered[self.at[top.tube.index]] = None
                 last = candidates.pop()
                 if last is not top:
                     self._down(last, 0)
@@ -153,13 +173,22 @@ class WatchSet:
         """The head of `tube` has become `job`, which is better than what it was."""
         if len(self.tubes) == 1:
             return
+        position: i64 = self.at[tube.index]
+        before = self.entered[position]
+        if before is not None:
+            if before.is_no_worse(job):
+                return
+            before.replaced = True
         candidates = self.candidates
         if len(candidates) >= 2 * len(self.tubes) + CANDIDATES_SPARE:
             self._build([])
+            for place in range(len(self.tubes)):
+                self.entered[place] = None
             for each in self.tubes:
                 self._enter_head(each)
             return
         candidate = Candidate(tube, job)
+        self.entered[position] = candidate
         candidates.append(candidate)
         self._up(candidate, len(candidates) - 1)
 
@@ -167,6 +196,7 @@ class WatchSet:
         items = tube.ready.items
         if len(items) != 0 and tube.pause_until_ns == 0:
             candidate = Candidate(tube, items[0])
+            self.entered[self.at[tube.index]] = candidate
             self.candidates.append(candidate)
             self._up(candidate, len(self.candidates) - 1)
 
