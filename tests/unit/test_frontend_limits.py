@@ -200,6 +200,23 @@ def test_commands_for_a_link_with_much_unsent_wait_until_it_is_below_the_low_mar
     assert [frame.name for frame in f.frames()] == ["DELETE", "RESERVE"]
 
 
+def test_clients_that_come_wait_for_a_full_link_and_go_again_leave_nothing_behind() -> None:
+    f = Frontend()
+    stays = f.open()
+    f.frames()
+    f.core.link_unsent(f.handles[0], LINK_UNSENT_BYTES_HIGH + 1, f.now)
+    f.say(stays, b"delete 5\r\n")
+    for _ in range(20):
+        client = f.open()
+        f.say(client, b"put 0 0 10 1\r\nx\r\n")
+        f.core.client_failed(client, f.now)
+        f.turn()
+    assert [session.handle for session in f.core.links[0].waiting_room.values()] == [stays]
+    f.core.link_unsent(f.handles[0], 0, f.now)
+    f.turn()
+    assert [frame.name for frame in f.frames() if frame.name not in ("ATTACH", "DETACH")] == ["DELETE"]
+
+
 def test_the_end_of_a_session_goes_to_a_full_link_all_the_same() -> None:
     f = Frontend()
     client = f.open()

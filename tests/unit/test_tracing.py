@@ -3,8 +3,9 @@
 import pytest
 
 from beanfield.frontend.tracing import command_line, reply_lines
+from beanfield.ipc import frames
 from beanfield.proto import ops
-from tests.unit.frontend_driver import Frontend
+from tests.unit.frontend_driver import Frontend, S, made
 
 
 @pytest.mark.parametrize(
@@ -32,6 +33,26 @@ def test_a_command_is_shown_as_beanstalkd_has_it_in_its_table(op: int, shown: st
 )
 def test_each_reply_in_a_text_is_shown_by_its_line(text: bytes, shown: list[str]) -> None:
     assert reply_lines(text) == shown
+
+
+def test_a_body_that_goes_to_the_client_as_a_piece_of_its_own_is_not_taken_for_replies() -> None:
+    f = Frontend()
+    client = f.open()
+    f.frames()
+    f.say(client, b"reserve\r\n")
+    f.core.tracing = True
+    body = b"\xff\r\nDELETED\r\n" + bytes(5_000)
+    reserve = f.frame()
+    fields = (1).to_bytes(8, "little") + (7).to_bytes(8, "little") + S.to_bytes(8, "little")
+    whole = made(
+        frames.RESERVED, reserve.session, reserve.request, (), fields + b"RESERVED 7 %d\r\n%b\r\n" % (len(body), body)
+    )
+    f.core.link_received(f.handles[0], whole[: -len(body) - 2], f.now)
+    f.core.link_received(f.handles[0], whole[-len(body) - 2 :], f.now)
+    f.turn()
+    assert f.replies(client) == b"RESERVED 7 %d\r\n%b\r\n" % (len(body), body)
+    assert f.core.trace == [client, b"RESERVED 7 %d\r\n" % len(body)]
+    assert reply_lines(b"RESERVED 7 %d\r\n" % len(body)) == [f">? reply RESERVED 7 {len(body)}", ">? job 7"]
 
 
 def test_the_core_notes_commands_and_replies_only_when_asked_to() -> None:

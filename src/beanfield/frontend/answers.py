@@ -138,7 +138,9 @@ def _reserved(state: FrontendState, link: SlotLink, seat: Seat) -> None:
         raise LinkFault(ERROR_FRAME, "a piece goes beyond its reply")
     if received.has_tail():
         state.answer(session, received.front())
-    state.answer(session, received.body())
+        state.go_on_answering(session, received.body())
+    else:
+        state.answer(session, received.body())
     if by_id:
         state.mark_worker(session)
         _landed(state, session, seat, 1, True)
@@ -206,7 +208,7 @@ def _chunk(state: FrontendState, link: SlotLink, seat: Seat) -> None:
     if len(piece) == 0 or session.large_bytes < 0:
         raise LinkFault(ERROR_FRAME, "a piece is empty or goes beyond its reply")
     session.large_asked = False
-    state.answer(session, piece)
+    state.go_on_answering(session, piece)
     if session.large_bytes != 0:
         state.look_again(session)
         return

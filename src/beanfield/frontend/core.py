@@ -231,11 +231,10 @@ class FrontendCore(FrontendState):
         if link.may_go_on():
             link.held = False
             room = link.waiting_room
-            link.waiting_room = []
-            for session in room:
+            link.waiting_room = {}
+            for session in room.values():
                 session.held_back = False
-                if session.wait != CLOSED:
-                    self.wake(session)
+                self.wake(session)
 
     # ---------------------------------------------------------------- the turn
 

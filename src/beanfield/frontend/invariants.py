@@ -142,8 +142,8 @@ def _check_link(state: FrontendState, link: SlotLink) -> None:
     assert attached == len(link.table)
     if link.state < LINK_RESTORING:
         assert attached == 0 and restoring == 0
-    for session in link.waiting_room:
-        assert session.wait == CLOSED or session.held_back
+    for session in link.waiting_room.values():
+        assert session.wait != CLOSED and session.held_back
     assert link.held or len(link.waiting_room) == 0
     if link.handle >= 0:
         assert state.link_of_handle[link.handle] is link

@@ -4,6 +4,7 @@ It accepts by frontend/accepting.py's rules, at most one connection per turn. It
 clients say is the core's business.
 """
 
+import contextlib
 import os
 import socket
 import sys
@@ -120,6 +121,8 @@ class FrontendLoop(RoleLoop):
 
     def on_closed(self, handle: int) -> None:
         """A client is gone."""
+        if self._frontend.trace:
+            self._print_trace()  # of it too, while its descriptor is known
         descriptor = self._clients.pop(handle)
         if self._verbose:
             _print(f"close {descriptor}")
@@ -210,5 +213,7 @@ def frontend_page(start: Start, core: FrontendCore, reader: SharedPageReader) ->
 
 
 def _print(text: str) -> None:
-    sys.stdout.write(text + "\n")
-    sys.stdout.flush()
+    """A lost stdout stops no server."""
+    with contextlib.suppress(OSError, ValueError):
+        sys.stdout.write(text + "\n")
+        sys.stdout.flush()

@@ -11,7 +11,7 @@ from mypy_extensions import i64
 from beanfield.constants import LINK_UNSENT_BYTES_HIGH
 from beanfield.frontend import reserve
 from beanfield.frontend.references import make_again
-from beanfield.frontend.session import FREE, LARGE, PARKED, PIECES, UNUSE_OLD, USE_NEW, WORD, Seat, Session
+from beanfield.frontend.session import CLOSED, FREE, LARGE, PARKED, PIECES, UNUSE_OLD, USE_NEW, WORD, Seat, Session
 from beanfield.frontend.slots import LINK_DOWN, LINK_RESTORING, LINK_UP, SLOT_UNAVAILABLE, SlotLink
 from beanfield.frontend.state import FrontendState
 from beanfield.proto.ops import OP_IGNORE, OP_PUT, OP_RESERVE_JOB, OP_STATS, OP_USE
@@ -80,7 +80,7 @@ def link_lost(state: FrontendState, link: SlotLink) -> None:
     del state.link_of_handle[link.handle]
     serials = sorted(link.members)
     room = link.waiting_room
-    link.waiting_room = []
+    link.waiting_room = {}
     link.reset()
     for serial in serials:
         seat = link.members[serial]
@@ -94,9 +94,10 @@ def link_lost(state: FrontendState, link: SlotLink) -> None:
             state.close(session)
         else:
             _lost(state, session, seat)
-    for session in room:
+    for session in room.values():
         session.held_back = False
-        state.wake(session)
+        if session.wait != CLOSED:
+            state.wake(session)
 
 
 def _outcome_is_unknown(session: Session, seat: Seat) -> bool:

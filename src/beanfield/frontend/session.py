@@ -200,6 +200,8 @@ class Session(Timed):
         assert self.wait == CLOSED
         for seat in self.seats:
             del seat.link.members[self.serial]
+            if self.held_back:
+                seat.link.waiting_room.pop(self.serial, None)
         self.seats = []
         self.parked_seat = None
         self.flight_seat = None

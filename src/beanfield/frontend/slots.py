@@ -49,7 +49,7 @@ class SlotLink:
         self.table: dict[int, Seat] = {}  # session number -> seat; only sessions attached on this link
         self.members: dict[int, Seat] = {}  # session serial -> seat, attached or not
         self.held: bool = False  # more than the high mark was unsent and not yet less than the low one
-        self.waiting_room: list[Session] = []  # sessions held back while `held`
+        self.waiting_room: dict[int, Session] = {}  # by serial: sessions held back while `held`
         self.silent: bool = False  # has not answered for too long: no reserve waits for it until it speaks
         self.heard_ns: i64 = 0
         # ---- restoring

@@ -11,7 +11,7 @@ from mypy_extensions import i64, mypyc_attr
 
 from beanfield.constants import CLIENT_UNSENT_BYTES_MAX, DEFAULT_TUBE, STREAM_COMMANDS_MAX, WORD_WAIT_NS
 from beanfield.frontend import slots
-from beanfield.frontend.session import CLOSED, FREE, LARGE, Seat, Session
+from beanfield.frontend.session import CLOSED, FREE, Seat, Session
 from beanfield.frontend.slots import SlotLink
 from beanfield.frontend.timers import TimerHeap
 from beanfield.ipc.actions import ACT_CLOSE
@@ -98,7 +98,14 @@ class FrontendState(RoleCore):
     # ---------------------------------------------------------------- replies
 
     def answer(self, session: Session, text: bytes) -> None:
-        """The next bytes for this client."""
+        """The next reply for this client, or the front of one that goes on in pieces."""
+        self.go_on_answering(session, text)
+        if self.tracing:
+            self.trace.append(session.handle)
+            self.trace.append(text)
+
+    def go_on_answering(self, session: Session, text: bytes) -> None:
+        """The next bytes of a reply that has begun."""
         assert session.wait != CLOSED
         if session.turn != self.turn_number:
             session.turn = self.turn_number
@@ -106,9 +113,6 @@ class FrontendState(RoleCore):
         session.turn_bytes += len(text)
         self.outbox.append(session.handle)
         self.outbox.append(text)
-        if self.tracing and session.wait != LARGE:  # the middle of a reply has no line of its own
-            self.trace.append(session.handle)
-            self.trace.append(text)
 
     def unsent_bytes(self, session: Session) -> i64:
         """What the client has not taken, as far as is known: all of this turn's counts."""
@@ -156,7 +160,7 @@ class FrontendState(RoleCore):
         if link.is_full():
             if not session.held_back:
                 session.held_back = True
-                link.waiting_room.append(session)
+                link.waiting_room[session.serial] = session
             return False
         if seat.number == 0:
             self.attach(seat)
