@@ -314,6 +314,15 @@ def test_child_that_answers_nothing_is_killed_after_the_hang_timeout():
     assert bench.take(act.DO_KILL) == []
 
 
+def test_child_that_is_still_starting_has_ten_seconds_however_short_the_hang_timeout():
+    bench = Bench(hang_timeout_s=1)
+    for _ in range(10):
+        bench.wait(NS_PER_S)
+        assert bench.take(act.DO_KILL) == []
+    bench.wait(NS_PER_S)
+    assert len(bench.take(act.DO_KILL)) == 2
+
+
 def test_hang_timeout_of_zero_kills_nobody():
     bench = Bench(hang_timeout_s=0)
     bench.serve()

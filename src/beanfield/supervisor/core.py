@@ -340,14 +340,7 @@ class SupervisorCore:
     def _spawn(self, child: Child) -> None:
         assert child.state == DOWN and not child.out
         self._generation += 1
-        child.generation = self._generation
-        child.state = SPAWNED
-        child.unanswered = 0
-        child.killed = False
-        child.accepting = False
-        child.drained = False
-        child.fault = ""
-        child.restart_ns = NEVER_NS
+        child.spawned(self._generation)
         self._actions.append(Action(DO_SPAWN, child.role, child.index, generation=child.generation, on=child.probe))
 
     # ---------------------------------------------------------------- links
@@ -424,7 +417,7 @@ class SupervisorCore:
     def _ping(self, child: Child) -> None:
         if child.state == DOWN or child.killed:
             return
-        if 0 < self._pings_max <= child.unanswered:
+        if 0 < child.patience(self._pings_max) <= child.unanswered:
             child.killed = True
             self._log(f"{child.title()} has not answered for {child.unanswered} s: killed")
             self._actions.append(Action(DO_KILL, child.role, child.index, generation=child.generation))

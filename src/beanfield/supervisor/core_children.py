@@ -25,6 +25,9 @@ SLOT_UP: Final = 0
 SLOT_RESTARTING: Final = 1
 SLOT_UNAVAILABLE: Final = 2
 
+# A process that is still starting is not taken for hung before so many pings, however short --hang-timeout is.
+STARTING_PINGS_MIN: Final = 10
+
 START_FAULTS: Final = (EXIT_BAD_OPTION, EXIT_BAD_DATA, EXIT_DISK)
 
 
@@ -61,6 +64,21 @@ class Child:
         """When to start it again: each time later."""
         self.restart_ns = now_ns + self.backoff_ns
         self.backoff_ns = min(self.backoff_ns * 2, RESTART_NS_MAX)
+
+    def spawned(self, generation: int) -> None:
+        """A new process has its role and index."""
+        self.generation = generation
+        self.state = SPAWNED
+        self.unanswered = 0
+        self.killed = False
+        self.accepting = False
+        self.drained = False
+        self.fault = ""
+        self.restart_ns = NEVER_NS
+
+    def patience(self, pings_max: int) -> int:
+        """How many pings in a row it may leave unanswered; 0: any number. Starting takes a busy machine its time."""
+        return pings_max if self.state != SPAWNED or pings_max == 0 else max(pings_max, STARTING_PINGS_MIN)
 
     def title(self) -> str:
         """As in its process title."""
