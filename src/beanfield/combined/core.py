@@ -64,7 +64,13 @@ class CombinedCore(FrontendCore):
             piece = frames[at]
             assert isinstance(piece, bytes)
             self.link_received(FRONTEND_END, piece, now_ns)
-        self.left = self.links[0].has_frames()
+        # What a socket would not have taken is what the owner has not read: without this report, sessions held back
+        # would never go on, and an owner that waits for its disk would be handed everything that clients send.
+        link = self.links[0]
+        unread_bytes = self.owner.unread_bytes(OWNER_END)
+        if link.held or unread_bytes != link.unsent_bytes:
+            self.link_unsent(FRONTEND_END, unread_bytes, now_ns)
+        self.left = link.has_frames()
 
     def take_outbox(self) -> list[object]:
         """As a frontend's; with the replies that the journal has let go since the turn."""

@@ -184,6 +184,10 @@ class OwnerCore(Commands):
             link.unsent_bytes = unsent_bytes
             link.wrote()
 
+    def unread_bytes(self, handle: int) -> int:
+        """What was received on this link and is not executed yet."""
+        return self.links[handle].buffer.held_bytes()
+
     def _run(self, link: OwnerLink, now_ns: i64) -> None:
         """Executes the frames in the link's buffer, as long as it may go on."""
         engine = self.engine
