@@ -22,12 +22,14 @@ from beanfield.io.log import log
 from beanfield.io.loop import RoleLoop
 from beanfield.io.page import PageWriter, SharedPageReader
 from beanfield.io.poller import CLIENT, RAW
+from beanfield.io.process import descriptor_limit
 from beanfield.io.sockets import ACCEPTED_NO_ROOM, Listener
 
 FLUSH_NS = 200 * NS_PER_MS  # on stop, replies that clients have not taken by then are lost
 STOP_POLL_NS = 5 * NS_PER_MS
 NO_ROOM_LOG_NS = 10 * NS_PER_S
 SERVER_ID_BYTES = 8
+DESCRIPTORS_KEPT = 4  # beside one for each link: what a process opens now and then
 NO_CONNECTIONS_MORE = 1 << 61  # shown as the connection count of a frontend that has no room: nobody waits for it
 
 
@@ -46,6 +48,8 @@ class FrontendLoop(RoleLoop):
         self._clients: dict[int, int] = {}  # handle: descriptor number, for -V
         self._verbose = start.setting("verbosity") > 0
         core.tracing = start.setting("verbosity") > 1
+        self._limit = 0  # of descriptors
+        self._clients_max = 0
         self._stop_ns = NEVER_NS
         self._next_no_room_log_ns = 0
 
@@ -96,9 +100,11 @@ class FrontendLoop(RoleLoop):
         if not self._policy.takes(self._frontend.counters.connections, elsewhere_min, now_ns):
             self._unwatch()
             return
-        # Several addresses take turns.
-        self._next_listener += 1
-        descriptor = ready[self._next_listener % len(ready)].accept()
+        descriptor = ACCEPTED_NO_ROOM
+        if self._has_room():
+            # Several addresses take turns.
+            self._next_listener += 1
+            descriptor = ready[self._next_listener % len(ready)].accept()
         if descriptor >= 0:
             self._policy.accepted()
             self._open_client(descriptor, now_ns)
@@ -110,9 +116,20 @@ class FrontendLoop(RoleLoop):
                 self._next_no_room_log_ns = now_ns + NO_ROOM_LOG_NS
                 log(self.title, f"out of descriptors with {len(self._clients)} connections: new ones wait")
 
+    def _has_room(self) -> bool:
+        """Whether descriptors are left beside those that links need when owners restart and all links are made anew."""
+        limit = descriptor_limit()
+        if limit != self._limit:
+            self._limit = limit
+            self._clients_max = limit
+        return len(self._clients) < self._clients_max
+
     def _open_client(self, descriptor: int, now_ns: int) -> None:
         handle = self.reactor.add(descriptor, CLIENT)
         self._clients[handle] = descriptor
+        # The smallest free number is given out first: this one tells how many are in use.
+        if descriptor >= self._limit - self._start.topology.slots - DESCRIPTORS_KEPT:
+            self._clients_max = len(self._clients)
         if self._verbose:
             _print(f"accept {descriptor}")
         self._frontend.client_opened(handle, now_ns)

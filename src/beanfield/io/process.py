@@ -58,6 +58,11 @@ def raise_descriptor_limit() -> int:
     return hard
 
 
+def descriptor_limit() -> int:
+    """How many descriptors this process may have now."""
+    return resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+
+
 def set_title(title: str) -> None:
     """The name that ps shows. Without the library the process keeps its command line, and works all the same."""
     try:
