@@ -367,9 +367,10 @@ def test_no_client_frame_is_executed_while_a_detach_goes_on() -> None:
         end.words(frames.RESERVE_RUN, 1, request, 50)
     end.take()
     assert owner.core.counters.jobs_reserved == 2_500
+    owner.turn()
     end.plain(frames.DETACH, 1)
     put(end, 2, 1)
-    assert owner.core.counters.jobs_reserved == 1_500
+    assert owner.core.counters.jobs_reserved == 1_501  # the frame counts, too
     owner.core.turn(owner.now_ns)
     assert owner.core.counters.total_jobs == 2_500
     assert owner.core.next_deadline_ns() == 0

@@ -3,7 +3,7 @@
 import gc
 from collections import Counter
 
-from beanfield.constants import NS_PER_S
+from beanfield.constants import JOBS_PER_TURN_MAX, NS_PER_S
 from beanfield.engine.invariants import check_engine
 from beanfield.engine.session import Gate
 from beanfield.engine.watchset import WatchSet
@@ -11,7 +11,7 @@ from beanfield.ipc import frames
 from beanfield.ipc.codec import FrameBuffer
 from beanfield.owner.link import OwnerLink
 from beanfield.owner.seat import Seat
-from tests.unit.owner_driver import Owner, opcodes, put, texts
+from tests.unit.owner_driver import Owner, frame, opcodes, put, texts
 
 
 def test_a_link_that_is_gone_leaves_nothing_behind_without_the_collector() -> None:
@@ -73,3 +73,51 @@ def test_a_link_ended_by_the_hello_of_one_before_it_is_not_run_in_the_same_turn(
     newer.hello(0, 2)
     assert opcodes(newer.take()) == [frames.WELCOME]
     assert owner.core.counters.jobs_ready == 0
+
+
+# ---------------------------------------------------------------- sharing turns
+
+
+def executed(owner: Owner, handle: int) -> int:
+    """Commands answered on this link so far."""
+    buffer = FrameBuffer()
+    buffer.receive(owner.sent.get(handle, b""))
+    count = 0
+    while buffer.next():
+        count += buffer.word() if buffer.opcode == frames.REPLY else 0
+    return count
+
+
+def test_no_turn_executes_more_frames_than_its_budget_and_all_are_executed_in_order() -> None:
+    owner = Owner()
+    end = owner.link()
+    end.attach(1)
+    owner.turn()
+    end.send(b"".join(frame(frames.DELETE, 1, request, 1) for request in range(1, 5_001)))
+    before = 0
+    for _ in range(5):
+        owner.core.turn(owner.now_ns)
+        owner.collect()
+        assert executed(owner, end.handle) - before <= 2 * JOBS_PER_TURN_MAX
+        before = executed(owner, end.handle)
+        assert owner.core.next_deadline_ns() == 0 or before == 5_000
+    owner.turn()
+    assert executed(owner, end.handle) == 5_000
+
+
+def test_a_busy_link_does_not_keep_the_others_from_their_turn() -> None:
+    owner = Owner()
+    ends = [owner.link(index) for index in range(3)]
+    for end in ends:
+        end.attach(1)
+    owner.turn()
+    for turn in range(12):
+        for end in ends:
+            if turn % 4 == 0:
+                first = turn * 750 + 1
+                end.send(b"".join(frame(frames.DELETE, 1, first + at, 1) for at in range(3_000)))
+        owner.core.turn(owner.now_ns)
+        owner.collect()
+        if turn >= 3:
+            counts = [executed(owner, end.handle) for end in ends]
+            assert max(counts) - min(counts) <= 2 * JOBS_PER_TURN_MAX, counts

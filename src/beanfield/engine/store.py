@@ -27,7 +27,7 @@ COST: Final[i64] = JOB_COST_BYTES
 
 @mypyc_attr(native_class=True)
 class Store:
-    """State of one slot. `budget` is how many jobs the present turn may still move in bulk."""
+    """State of one slot. `budget` is how many jobs and frames the present turn may still handle."""
 
     def __init__(
         self, topology: Topology, slot: i64, created_offset_ns: i64, counters: OwnerCounters, journal: Journal

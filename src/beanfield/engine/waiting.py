@@ -119,6 +119,7 @@ class WaitingRoom(Store):
             tube = self.tube_of(job)
             self._leave_ready(job, tube)
             self._reserve(job, tube, session, now_ns)
+            self.budget -= 1
             granted.append(job)
         return granted
 

@@ -1,7 +1,7 @@
 """An owner: links in, frames out, the engine and the journal between them. Pure: the loop around it does all I/O.
 
-Life of a turn: received bytes become frames and are executed as they come (link_received); `turn` then does what is
-due by itself, goes on with what had to wait, and closes the output. Until all due timers and begun detaches are
+Life of a turn: received bytes become frames and are executed as they come (link_received), as far as the turn's budget
+goes; `turn` then does what is due by itself, goes on with what had to wait, and closes the output. Until all due timers and begun detaches are
 through, no client frame is executed; a link whose peer does not read is not read either.
 
 A link is nobody until its HELLO is accepted. A HELLO from a frontend that has a link already ends the older link, and
@@ -91,6 +91,7 @@ class OwnerCore(Commands):
         self.opcodes: list[int] = [0] * RECENT  # of the last frames, in a ring: for the log of a crash
         self.opcode_count: i64 = 0
         self.generations: dict[int, int] = {}  # newest generation seen of each frontend
+        self.first_link: i64 = 0  # by its place among the links: the one that goes on first in this turn
         self.outbox: list[object] = []
         self.actions: list[int] = []
 
@@ -200,6 +201,7 @@ class OwnerCore(Commands):
                     break
                 if not buffer.next():
                     break
+                engine.budget -= 1
                 self._frame(link, buffer, now_ns)
         except LinkFault as error:
             self._close_link(link, error, now_ns)
@@ -326,7 +328,7 @@ class OwnerCore(Commands):
                     if len(seat.backlog) != 0 or seat.synced:
                         self._close_link(link, error, now_ns)
                         break
-        for link in list(self.links.values()):
+        for link in self._links_in_turn():
             if link.handle not in self.links:
                 continue  # ended by the HELLO of one before it
             if link.rest:
@@ -335,6 +337,14 @@ class OwnerCore(Commands):
                 link.paused = False
                 self.actions.append(ACT_RESUME)
                 self.actions.append(link.handle)
+
+    def _links_in_turn(self) -> list[OwnerLink]:
+        """All links, each turn another one first: the first of them may use up the turn."""
+        links = list(self.links.values())
+        if len(links) < 2:
+            return links
+        self.first_link = (self.first_link + 1) % len(links)
+        return links[self.first_link :] + links[: self.first_link]
 
     def _close_output(self, link: OwnerLink, position: i64, released: i64) -> None:
         """The frames of this turn carry its position; they leave now, or once the journal has released it."""
