@@ -64,7 +64,7 @@ class OldJobs:
         ids = [self._put(client, tube + b" %d" % number, number) for number in range(6)]
         for id in ids:
             assert reserved(client)[0] == id
-        # Each ends in a record, so that the log has the counters: delayed, buried in the order 4, 2, 3, kicked, deleted.
+        # Each ends in a record, so that the log has the counters: delayed, buried in the order 4, 2, 3, kicked, gone.
         assert client.ask(b"release %d 78 3600" % ids[0]) == b"RELEASED"
         for index in (4, 2, 1, 3):
             assert client.ask(b"bury %d %d" % (ids[index], index)) == b"BURIED"

@@ -1,4 +1,4 @@
-"""`beanfield wal` on real roots: what it says is so, it changes nothing, and a salvaged root serves what was readable."""
+"""`beanfield wal` on real roots: what it says is so, it changes nothing, a salvaged root serves what was readable."""
 
 import io
 import shutil

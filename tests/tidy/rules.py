@@ -39,6 +39,7 @@ ROOMS: dict[str, set[str]] = {
     "frontend": BASE | {"proto", "ipc", "routing", "pages"},
     "supervisor": BASE | {"ipc", "routing", "pages"},
     "bench": BASE | {"ipc"},
+    "offline": BASE | {"engine", "wal", "routing"},
     "io": BASE | {"ipc", "pages"},
     # The one place where both role cores are known: `--frontends 0`.
     "combined": BASE | {"frontend", "owner", "ipc", "pages"},

@@ -13,8 +13,18 @@ every_build = pytest.mark.parametrize("build", BUILDS.values(), ids=BUILDS.keys(
 # ---------------------------------------------------------------- sound ones
 @every_build
 def test_every_field_of_a_job_is_read(build: Build) -> None:
-    fields = dict(priority=4_294_967_295, delay_s=7, ttr_s=4_294_967_295, deadline_ns=CREATED_NS + 7 * S)
-    record = build.record(9, DELAYED, b"emails", b"body\0\r\n", counts=(1, 2, 3, 4, 5), **fields)  # type: ignore[arg-type]
+    longest = 4_294_967_295
+    record = build.record(
+        9,
+        DELAYED,
+        b"emails",
+        b"body\0\r\n",
+        priority=longest,
+        delay_s=7,
+        ttr_s=longest,
+        deadline_ns=CREATED_NS + 7 * S,
+        counts=(1, 2, 3, 4, 5),
+    )
     data = build.file(record)
     binlog = read(data)
     assert faults(binlog) == []
