@@ -67,6 +67,15 @@ ROUND = (
     b"ignore leak\r\n"
     b"use default\r\n"
 )
+ERRORS = (
+    b"EXPECTED_CRLF",
+    b"UNKNOWN_COMMAND",
+    b"JOB_TOO_BIG",
+    b"BAD_FORMAT",
+    b"DEADLINE_SOON",
+    b"NOT_FOUND",
+    b"NOT_IGNORED",
+)
 ROUND_COMMANDS = ROUND.count(b"\r\n") - 2
 
 
@@ -132,9 +141,7 @@ def test_no_command_and_no_error_reply_leaves_anything_behind() -> None:
     cores = Cores()
     rounds = max(40, COMMANDS // (ROUND_COMMANDS + 5))
     replies = cores.round(1)
-    for word in (
-        b"EXPECTED_CRLF", b"UNKNOWN_COMMAND", b"JOB_TOO_BIG", b"BAD_FORMAT", b"DEADLINE_SOON", b"NOT_FOUND", b"NOT_IGNORED",
-    ):  # fmt: skip
+    for word in ERRORS:
         assert word + b"\r\n" in replies
     lines = replies.count(b"\r\n")
     assert lines >= ROUND_COMMANDS
@@ -191,7 +198,8 @@ def test_no_command_leaves_anything_behind_in_real_processes() -> None:
 
 def test_random_bytes_leave_nothing_behind() -> None:
     pick = random.Random(21)
-    words = (b"put 0 0 1 ", b"reserve-with-timeout 0\r\n", b"use ", b"watch ", b"\r\n", b"\r", b"\0", b" ", b"7", b"peek ")
+    words = [b"put 0 0 1 ", b"reserve-with-timeout 0\r\n", b"use ", b"watch ", b"peek "]
+    words += [b"\r\n", b"\r", b"\0", b" ", b"7"]
     with Server(slots=2, frontends=2) as server, server.connect(timeout=60.0) as other:
         pids = [child.pid for child in server.children()]
         for number in range(800):
