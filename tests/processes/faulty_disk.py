@@ -1,8 +1,8 @@
 """A real server whose owners meet a faulty disk, without a hook in the server.
 
-The children of a server import its library for process titles by name; here a module of that name stands before it. In an
-owner it puts a faulty disk in the place of the real one: a subclass that fails while files say so. Everything else of
-the process is as it is.
+The children of a server import its library for process titles by name; here a module of that name stands before it. In
+an owner it puts a faulty disk in the place of the real one: a subclass that fails while files say so. Everything else
+of the process is as it is.
 """
 
 from pathlib import Path

@@ -3,9 +3,9 @@
     python -m tests.processes.kill_loop --minutes 10
 
 Several clients put, reserve, delete, release, bury and kick with -f 0. Every moment one process, or all of them, is
-killed; a server that is gone as a whole is started anew on the same root. At the end, and now and then between, every
-job of the ledger is looked up: a put that was answered must be there with its body unless its delete was sent; a job whose
-delete was answered must never be seen again. Ids must be unique over the whole loop.
+killed; a server that is gone as a whole is started anew on the same root. At the end every job of the books is looked
+up: one whose put was answered must be there with its body unless its delete was sent; one whose delete was answered
+must never be seen again, by a reserve neither. Ids must be unique over the whole loop.
 """
 
 import argparse
@@ -234,7 +234,7 @@ class KillLoop:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description="Load and kill -9 on a server with -f 0: what is lost, what comes back?")
+    parser = argparse.ArgumentParser(description="Load and kill -9 on a server with -f 0: is anything lost, or back?")
     parser.add_argument("--minutes", type=float, default=10.0)
     parser.add_argument("--slots", type=int, default=2)
     parser.add_argument("--frontends", type=int, default=2)

@@ -200,7 +200,7 @@ def test_a_stalled_disk_is_reported_and_nobody_is_killed(tmp_path: Path, shape: 
             server.wait_for_log("the disk stalls")
             until = time.monotonic() + 3.0  # longer than the hang timeout
             while time.monotonic() < until:
-                # What is visible is as durable as what is answered: who asks that slot waits, who asks another does not.
+                # What is visible is as durable as what is answered: who asks that slot waits; another one goes on.
                 if shape[0] == 2:
                     inserted(client)
                 time.sleep(0.1)

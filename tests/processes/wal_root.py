@@ -132,5 +132,5 @@ def job_stats(client: Client, id: int) -> dict[str, str]:
 
 
 def wait_until_served(client: Client, id: int) -> None:
-    """Until this connection's frontend has heard that the slot of a job is back. The job must not be buried or delayed."""
+    """Until this connection's frontend has heard that the slot of a job is back. The job must be ready or reserved."""
     wait_for(lambda: client.ask(b"kick-job %d" % id) == b"NOT_FOUND", "the slot's return")

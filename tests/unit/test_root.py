@@ -61,7 +61,9 @@ def test_an_empty_directory_becomes_a_root(tmp_path: Path) -> None:
     assert not (tmp_path / "topology.json.tmp").exists()
 
 
-@pytest.mark.parametrize("left", ["slots", "slots/000", "slots/000/identity", "slots/004/identity", "topology.json.tmp"])
+@pytest.mark.parametrize(
+    "left", ["slots", "slots/000", "slots/000/identity", "slots/004/identity", "topology.json.tmp"]
+)
 def test_what_an_interrupted_creation_leaves_is_made_anew(tmp_path: Path, left: str) -> None:
     path = tmp_path / left
     if "." in left or "identity" in left:
@@ -86,7 +88,9 @@ def test_a_missing_directory_is_not_made(tmp_path: Path) -> None:
 
 def test_a_root_in_use_is_refused(tmp_path: Path) -> None:
     made(tmp_path)
-    holder = "import fcntl, sys; f = open(sys.argv[1], 'r+'); fcntl.lockf(f, fcntl.LOCK_EX); print(1, flush=True); input()"
+    holder = (
+        "import fcntl, sys; f = open(sys.argv[1], 'r+'); fcntl.lockf(f, fcntl.LOCK_EX); print(1, flush=True); input()"
+    )
     command = [sys.executable, "-c", holder, str(tmp_path / "lock")]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as other:
         assert other.stdout is not None

@@ -4,10 +4,10 @@
     DIR/topology.json    routing.py; its presence is what makes the directory a root
     DIR/slots/<nnn>/     a slot's own directory: `identity` is written here, all else by the slot's owner
 
-A root is made in an order that a crash cannot turn into something else: slot directories with their identities, synced,
-then topology.json under a temporary name, synced, renamed, synced. What such a crash leaves counts as empty, and is made
-anew. Every other fault is a RootFault that names the file and says what to do; by then not one byte has changed, the
-lock included: it is only made in a directory that is a root or may become one.
+A root is made in an order that a crash cannot turn into something else: slot directories with their identities,
+synced, then topology.json under a temporary name, synced, renamed, synced. What such a crash leaves counts as empty,
+and is made anew. Every other fault is a RootFault that names the file and says what to do; by then not one byte has
+changed, the lock included: it is only made in a directory that is a root or may become one.
 
 This file knows directories, locks and identities; it reads no log.
 """

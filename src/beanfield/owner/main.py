@@ -109,7 +109,7 @@ def run_with_log(start: Start, loop: RoleLoop, owner: OpenOwner) -> int:
     except DiskFault as fault:
         die_of(start.title(), start.slot_path(), fault)
     except Exception:
-        opcodes = " ".join(str(opcode) for opcode in owner.core.recent_opcodes())
+        opcodes = " ".join([str(opcode) for opcode in owner.core.recent_opcodes()])
         # A bug ends the process; what it was doing is half of the report.
         log(start.title(), f"ends by an exception; the last opcodes were {opcodes}")
         raise
