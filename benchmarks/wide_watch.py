@@ -118,7 +118,7 @@ class Workers:
         poll.close()
         # One job for each, so that nobody waits in the next round.
         self._producer.ask(b"use %s\r\n" % self._busy[0])
-        for worker in self._workers:
+        for _ in self._workers:
             self._producer.ask(b"put 0 0 600 5\r\nhello\r\n")
         for worker in self._workers:
             job = worker.read(2).split()[1]

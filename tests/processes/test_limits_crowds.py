@@ -145,7 +145,7 @@ def test_ten_thousand_waiters_behind_a_stopped_frontend_cost_little_and_hold_up_
         leave_no_room(server, here)
         waiters = []
         for _ in range(room_for_connections(10_000)):
-            connection = socket.create_connection(server.address)
+            connection = server.connect(timeout=60.0).socket
             connection.send(b"watch t\r\nignore default\r\nreserve\r\n")
             waiters.append(connection)
         wait_for(lambda: near.stats()["current-waiting"] == str(len(waiters)), "all waiters", 90.0)
@@ -154,7 +154,7 @@ def test_ten_thousand_waiters_behind_a_stopped_frontend_cost_little_and_hold_up_
         before = private_bytes(owner)
         assert near.ask(b"use t") == b"USING t"
         jobs = len(waiters) + 100
-        for first in range(0, jobs, 100):
+        for _hundred in range(0, jobs, 100):
             near.send(b"put 0 0 600 %d\r\n%s\r\n" % (size, bytes(size)) * 100)
             for _ in range(100):
                 assert near.line().startswith(b"INSERTED ")
@@ -181,7 +181,7 @@ def test_an_idle_connection_costs_no_more_than_promised() -> None:
     with Server(slots=1, frontends=1) as server, server.connect(timeout=60.0) as other:
         assert other.stats()["current-connections"] == "1"
         before = server_bytes(server)
-        idle = [socket.create_connection(server.address) for _ in range(count)]
+        idle = [server.connect(timeout=60.0).socket for _ in range(count)]
         wait_for(lambda: other.stats()["current-connections"] == str(count + 1), "all of them", 90.0)
         # Each has done something once, as real ones have.
         for connection in idle:

@@ -1,7 +1,5 @@
 """The owner's core by frames: what waits for another link, and reserves over several owners: holds, last words."""
 
-
-
 from beanfield.constants import NS_PER_MS, NS_PER_S, SYNC_NS
 from beanfield.engine.invariants import check_engine
 from beanfield.ipc import frames
