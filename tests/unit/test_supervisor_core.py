@@ -3,6 +3,7 @@
 from beanfield.constants import (
     CRASHED_RETRY_NS,
     EXIT_BAD_DATA,
+    EXIT_DISK,
     NS_PER_MS,
     NS_PER_S,
     RESTART_NS_MAX,
@@ -203,6 +204,39 @@ def test_slot_that_cannot_start_is_unavailable_at_once_until_it_serves():
     bench.take()
     bench.bring_back(0)
     assert [a.number for a in bench.take(act.DO_SLOT_STATE)] == [SLOT_UP]
+
+
+def test_an_owner_whose_disk_failed_tries_it_before_all_else_until_it_serves():
+    bench = Bench()
+    bench.serve()
+    bench.exits(bench.owner(0), EXIT_DISK)
+    assert [a.number for a in bench.take(act.DO_SLOT_STATE)] == [SLOT_UNAVAILABLE]
+    for _ in range(3):
+        bench.wait(bench.core.owners[0].restart_ns - bench.now)
+        assert [a.on for a in bench.take(act.DO_SPAWN)] == [True]
+        bench.core.child_failed(*bench.owner(0), "no write")
+        bench.exits(bench.owner(0), EXIT_DISK)
+        bench.take()
+    bench.wait(RESTART_NS_MAX)
+    bench.take()
+    bench.bring_back(0)
+    bench.take()
+    bench.exits(bench.owner(0))
+    bench.wait(bench.core.owners[0].restart_ns - bench.now)
+    assert [a.on for a in bench.take(act.DO_SPAWN)] == [False]
+
+
+def test_the_same_fault_of_a_start_is_logged_once():
+    bench = Bench()
+    bench.serve()
+    said = []
+    for fault in ("file 1", "file 1", "file 1", "file 2"):
+        bench.core.child_failed(*bench.owner(0), fault)
+        bench.exits(bench.owner(0), EXIT_BAD_DATA)
+        said += [a.text for a in bench.take(act.DO_LOG) if "exit code" in a.text]
+        bench.wait(RESTART_NS_MAX)
+        bench.take()
+    assert [text[-6:] for text in said] == ["file 1", "file 2"]
 
 
 def test_slot_that_crashes_five_times_in_a_minute_is_tried_every_half_minute():
