@@ -15,6 +15,7 @@ import os
 import random
 import resource
 import select
+import signal
 import socket
 import statistics
 import sys
@@ -159,6 +160,8 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--commands", type=int, default=600, help="of each kind in a round")
     parser.add_argument("--distinct", action="store_true", help="no two workers watch the same tubes")
     given = parser.parse_args(arguments)
+    # Ended from outside, its servers end with it.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
