@@ -16,6 +16,7 @@ import threading
 import time
 from pathlib import Path
 
+from beanfield.constants import CRASHES_MAX
 from tests.processes.server import Client
 from tests.processes.wal_root import DataRoot, found, kill_everything, kill_supervisor, stop
 
@@ -170,6 +171,7 @@ class KillLoop:
         self.kills = dict.fromkeys(KILLS, 0)
         self.tubes = [self.root.tube_of(slot, n).encode() for slot in range(slots) for n in range(2)]
         self._random = random.Random(seed)
+        self._crashes: dict[tuple[str, int], int] = {}  # of this server's children
         self.server = self.root.serve()
         self._workers = [Worker(self, number, seed) for number in range(CLIENTS)]
 
@@ -196,16 +198,21 @@ class KillLoop:
             stop(server)
 
     def _kill(self, what: str) -> None:
-        if what == "frontend" and self.root.frontends == 0:
-            what = "owner"
+        index = 0
+        if what in ("owner", "frontend"):
+            what = what if self.root.frontends else "owner"
+            index = self._random.randrange(self.root.slots if what == "owner" else self.root.frontends)
+            if self._crashes.get((what, index), 0) == CRASHES_MAX - 1:
+                what = "everything"  # one more crash, and the server would leave it out for a while
+            else:
+                self._crashes[(what, index)] = self._crashes.get((what, index), 0) + 1
         self.kills[what] += 1
         if what == "everything":
             self._restart(kill_everything)
         elif what == "supervisor":
             self._restart(kill_supervisor)
         else:
-            count = self.root.slots if what == "owner" else self.root.frontends
-            self.server.kill(what, self._random.randrange(count))
+            self.server.kill(what, index)
 
     def _restart(self, end: object) -> None:
         """The next server on the same root."""
@@ -214,6 +221,7 @@ class KillLoop:
             end(before)
             with before:
                 pass
+        self._crashes = {}
         self.server = self.root.serve()
 
     def check(self, client: Client) -> None:
