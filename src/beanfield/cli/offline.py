@@ -1,13 +1,16 @@
 """What the offline commands have in common: exit codes, options, and how faults and interrupts end a command."""
 
 import argparse
+import os
+import signal
 import sys
 from collections.abc import Callable
 from typing import Any, Final
 
 from beanfield.cli.options import EXIT_USAGE, Ending
-from beanfield.constants import PARTITIONS_MAX, SEGMENT_BYTES_DEFAULT, SEGMENT_BYTES_MAX, SLOTS_MAX
+from beanfield.constants import EXIT_DISK, PARTITIONS_MAX, SEGMENT_BYTES_DEFAULT, SEGMENT_BYTES_MAX, SLOTS_MAX
 from beanfield.io.root import RootFault
+from beanfield.wal.disk import DiskFault
 
 EXIT_FINDINGS: Final = 1  # it was done, and something is damaged or lost
 EXIT_INTERRUPTED: Final = 130
@@ -76,7 +79,8 @@ def add_quiet_option(parser: Parser) -> None:
 
 
 def ended(program: str, command: Callable[[], int]) -> int:
-    """The exit code of a command; what ends it early becomes a message."""
+    """The exit code of a command; what ends it early becomes a message. SIGTERM ends it like Ctrl-C: tidily."""
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         return command()
     except RootFault as fault:
@@ -84,8 +88,11 @@ def ended(program: str, command: Callable[[], int]) -> int:
     except KeyboardInterrupt:
         raise Ending(EXIT_INTERRUPTED, err=f"{program}: interrupted\n") from None
     except BrokenPipeError:
-        sys.stderr.close()
+        # Whoever read the output has gone; what is still buffered for it has nowhere to go.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         raise Ending(EXIT_INTERRUPTED) from None
+    except (DiskFault, OSError) as error:
+        raise Ending(EXIT_DISK, err=f"{program}: {error}\n") from error
 
 
 def counted(count: int, noun: str) -> str:

@@ -44,14 +44,14 @@ class RootView:
     # ---------------------------------------------------------------- locks
     def server(self) -> int:
         """The process that has the root or one of its slots locked; 0: none. -1: one of another machine."""
-        for directory in [self.root_path, *self.slots.values()]:
+        for directory in self._locked_directories():
             if not self._locks and (pid := lock_holder(os.path.join(directory, LOCK_NAME))):
                 return pid
         return 0
 
     def hold(self) -> None:
         """Keeps servers away while this object is open; RootFault if one runs."""
-        for directory in [self.root_path, *self.slots.values()]:
+        for directory in self._locked_directories():
             lock = os.path.join(directory, LOCK_NAME)
             try:
                 held = hold_lock(lock)
@@ -61,6 +61,11 @@ class RootView:
                 raise RootFault(EXIT_LOCK, f"{lock}: a server runs on this data root; stop it first")
             if held >= 0:
                 self._locks.append(held)
+
+    def _locked_directories(self) -> list[str]:
+        """A slot directory that was copied elsewhere has no root above it."""
+        has_root = not self.is_slot or os.path.exists(os.path.join(self.root_path, TOPOLOGY_NAME))
+        return [*([self.root_path] if has_root else []), *self.slots.values()]
 
     def close(self) -> None:
         for lock in self._locks:
