@@ -13,7 +13,8 @@ def read_rules(root: Path) -> dict[str, object]:
 def compiled_modules(root: Path) -> list[str]:
     """Paths below `root`, sorted, so that the same sources give the same unit on every machine."""
     rules = read_rules(root)
-    chosen = [name for name in _names(root) if _matches(name, rules["compiled"]) or _matches(name, rules["compiled_loops"])]
+    kinds = (rules["compiled"], rules["compiled_loops"])
+    chosen = [name for name in _names(root) if any(_matches(name, patterns) for patterns in kinds)]
     return [f"src/beanfield/{name}" for name in chosen if not _matches(name, rules["interpreted"])]
 
 

@@ -15,7 +15,7 @@ from tests.tidy.rules import ROOT
 
 sys.path.insert(0, str(ROOT / "build_backend"))
 
-from compiled_modules import compiled_modules
+from compiled_modules import compiled_modules, pure_modules, read_rules
 from compiler import find_compiler, is_compiled
 
 
@@ -67,13 +67,23 @@ def test_every_requirement_is_pinned_to_one_version() -> None:
         assert versions.setdefault(name, version) == version, f"two versions of {name}"
 
 
-def test_the_compiled_unit_is_sorted_and_leaves_out_loops_and_markers() -> None:
+def test_the_compiled_unit_is_sorted_and_leaves_out_markers_and_what_is_cold() -> None:
     unit = compiled_modules(ROOT)
     assert unit == sorted(unit)
     assert "src/beanfield/constants.py" in unit
     assert "src/beanfield/ipc/frames.py" in unit
-    assert not [path for path in unit if path.endswith(("/main.py", "__init__.py"))]
-    assert not [path for path in unit if path.split("/")[2] in ("io", "cli", "supervisor", "build.py")]
+    assert not [path for path in unit if path.endswith("__init__.py")]
+    assert not [path for path in unit if path.split("/")[2] in ("cli", "supervisor", "build.py")]
+    hot_io = ["src/beanfield/io/loop.py", "src/beanfield/io/page.py"]
+    assert [path for path in unit if path.split("/")[2] == "io"] == hot_io
+
+
+def test_loops_are_compiled_but_not_taken_for_pure() -> None:
+    loops = read_rules(ROOT)["compiled_loops"]
+    assert isinstance(loops, list)
+    for name in loops:
+        assert f"src/beanfield/{name}" in compiled_modules(ROOT)
+        assert f"src/beanfield/{name}" not in pure_modules(ROOT)
 
 
 def test_the_interpreted_wheel_holds_the_package_its_licence_and_nothing_else(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""The frontend's core with its owner's core behind it: what a socket between them would do must be done all the same."""
+"""The frontend's core with its owner's core behind it: what a socket between them would do is done all the same."""
 
 from beanfield.combined.core import OWNER_END, CombinedCore
 from beanfield.constants import LINK_UNSENT_BYTES_HIGH, NS_PER_S, TURN_RECEIVE_BYTES_MAX

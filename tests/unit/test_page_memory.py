@@ -35,7 +35,7 @@ def test_snapshot_shows_what_the_asking_process_has_counted_this_moment():
     page = PageWriter(theirs, pages.frontend_page_offset(1, 0), 3, counters)
     ours.show(pages.frontend_live_offset(0), pages.frontend_page_offset(1, 0), 3, pages.LIVE_BIT)
     reader = SharedPageReader(theirs)
-    reader.before_snapshot = lambda now_ns: page.publish()
+    reader.own_page = page
     counters.cmd_stats, counters.connections = 1, 2
     snapshot = reader.snapshot(3_000_000_000)
     assert (snapshot.frontend.cmd_stats, snapshot.frontend.connections) == (1, 2)

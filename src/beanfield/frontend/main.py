@@ -220,12 +220,7 @@ def frontend_page(start: Start, core: FrontendCore, reader: SharedPageReader) ->
     """The frontend's own page, brought up to date before each snapshot that its reader makes."""
     offset = pages.frontend_page_offset(int(start.topology.slots), start.index)
     page = PageWriter(start.pages, offset, start.generation, core.counters)
-
-    def bring_up_to_date(now_ns: int) -> None:
-        page.sign_of_life(now_ns)
-        page.publish()
-
-    reader.before_snapshot = bring_up_to_date
+    reader.own_page = page
     return page
 
 

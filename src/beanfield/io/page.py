@@ -9,7 +9,6 @@ import os
 import resource
 import sys
 import tempfile
-from collections.abc import Callable
 from typing import Protocol
 
 from beanfield import pages
@@ -138,11 +137,12 @@ class SharedPageReader(pages.PageReader):
 
     def __init__(self, shared: SharedPages) -> None:
         self._shared = shared
-        # The page of the process that asks is as new as its last turn; the loop sets this to bring it up to date.
-        self.before_snapshot: Callable[[int], None] | None = None
+        # The page of the process that asks is as new as its last turn, until it is brought up to date.
+        self.own_page: PageWriter | None = None
 
     def snapshot(self, now_ns: int) -> pages.Snapshot:
         """The server as its pages show it now."""
-        if self.before_snapshot is not None:
-            self.before_snapshot(now_ns)
+        if self.own_page is not None:
+            self.own_page.sign_of_life(now_ns)
+            self.own_page.publish()
         return pages.summed(self._shared.memory[:], now_ns)

@@ -1,8 +1,8 @@
 """An owner: links in, frames out, the engine and the journal between them. Pure: the loop around it does all I/O.
 
 Life of a turn: received bytes become frames and are executed as they come (link_received), as far as the turn's budget
-goes; `turn` then does what is due by itself, goes on with what had to wait, and closes the output. Until all due timers and begun detaches are
-through, no client frame is executed; a link whose peer does not read is not read either.
+goes; `turn` then does what is due by itself, goes on with what had to wait, and closes the output. Until all due timers
+and begun detaches are through, no client frame is executed; a link whose peer does not read is not read either.
 
 A link is nobody until its HELLO is accepted. A HELLO from a frontend that has a link already ends the older link, and
 what it had not been read; a HELLO of an older generation is refused.
