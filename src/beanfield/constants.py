@@ -10,8 +10,9 @@ from typing import Final
 NS_PER_US: Final = 1_000
 NS_PER_MS: Final = 1_000_000
 NS_PER_S: Final = 1_000_000_000
-# "No deadline": later than any clock reading; compares like a time.
-NEVER_NS: Final = 0x7FFF_FFFF_FFFF_FFFF
+# "No deadline": later than any reading of the monotonic clock; compares like a time. The largest number that compiled
+# code holds without an object: a larger one would be converted at every use.
+NEVER_NS: Final = (1 << 62) - 1
 
 # ---------------------------------------------------------------- client protocol (beanstalkd 1.13)
 LINE_BYTES_MAX: Final = 224  # with CRLF; a longer line is swallowed and answered BAD_FORMAT

@@ -74,6 +74,7 @@ class Topology:
         self.slots: Final[i64] = slots
         self.map: Final = list(map)
         self.cluster_id: Final = cluster_id
+        self._sequences_for_all: Final[i64] = ID_MAX // partitions  # below it, every partition has an id
         # Names come from clients, so what is remembered about them is bounded: a full cache starts anew.
         self._partition_cache: dict[bytes, int] = {}
         text = self.canonical_json()
@@ -117,7 +118,7 @@ class Topology:
     def make_id(self, sequence: i64, partition: i64) -> i64:
         """-1 once the ids are used up; nothing wraps."""
         assert sequence >= 0 and 0 <= partition < self.partitions
-        if sequence > (ID_MAX - 1 - partition) // self.partitions:
+        if sequence >= self._sequences_for_all and sequence > (ID_MAX - 1 - partition) // self.partitions:
             return -1
         return sequence * self.partitions + partition + 1
 

@@ -1,6 +1,7 @@
 """The spelling of every reply."""
 
 import pytest
+from librt.strings import BytesWriter
 
 from beanfield.proto import replies
 
@@ -35,6 +36,14 @@ def test_reply_without_arguments_is_its_word_and_a_line_end(word: str) -> None:
 )
 def test_reply_with_arguments_is_spelled_as_beanstalkd_does(reply: bytes, text: bytes) -> None:
     assert reply == text
+
+
+@pytest.mark.parametrize("power", range(19))
+def test_digits_written_without_an_object_are_those_of_the_number(power: int) -> None:
+    for number in (10**power - 1, 10**power, 10**power + 1, 3 * 10**power, 9 * 10**power, 2**63 - 1, 2**63 - 1 - power):
+        w = BytesWriter()
+        replies.write_digits(w, number)
+        assert w.getvalue() == b"%d" % number
 
 
 @pytest.mark.parametrize("body", [b"", b"x", b"x" * 65535, bytes(range(256))])

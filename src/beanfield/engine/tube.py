@@ -7,13 +7,14 @@ from typing import TYPE_CHECKING, Final
 
 from mypy_extensions import i64, mypyc_attr
 
+from beanfield.constants import NEVER_NS
 from beanfield.engine.heap import ReadyHeap, TimeHeap
 from beanfield.engine.job import Job
 
 if TYPE_CHECKING:
     from beanfield.engine.watchset import WatchSet
 
-NEVER: Final[i64] = 0x7FFF_FFFF_FFFF_FFFF
+NEVER: Final[i64] = NEVER_NS
 NOT_QUEUED: Final[i64] = -1
 
 

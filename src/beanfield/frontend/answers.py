@@ -94,8 +94,7 @@ def _reply(state: FrontendState, link: SlotLink, seat: Seat) -> None:
     if not _is_awaited(session, seat, request, count):
         return
     if received.flags & FLAG_ENDED:
-        for index in range(count):
-            job_id = session.flight_ids[index]
+        for job_id in session.flight_ids[:count]:
             if job_id != 0:
                 deadlines.over(session, job_id)
     has_text = received.body_bytes() != 0

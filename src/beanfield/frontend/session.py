@@ -98,7 +98,8 @@ class Session(Timed):
         self.flight: i64 = 0
         self.flight_first: i64 = 0
         self.flight_seat: Seat | None = None
-        self.flight_ids: list[int] = []  # the reserved job each of them names, or 0
+        # The reserved job each of them names, or 0; those behind its end name none. Most flights never fill it.
+        self.flight_ids: list[int] = []
         # ---- references
         self.use_name: bytes = DEFAULT_TUBE
         self.use_seat: Seat | None = None  # None only when dismantled
@@ -191,8 +192,9 @@ class Session(Timed):
         self.flight_first += count
         if self.flight == 0:
             self.flight_seat = None
-            self.flight_ids.clear()
-        else:
+            if len(self.flight_ids) != 0:
+                self.flight_ids.clear()
+        elif len(self.flight_ids) != 0:
             del self.flight_ids[:count]
 
     def dismantle(self) -> None:

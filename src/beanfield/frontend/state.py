@@ -188,11 +188,11 @@ class FrontendState(RoleCore):
         if session.flight == 0:
             session.flight_seat = seat
             session.flight_first = request
-        session.flight += 1
         if job_id != 0 and len(session.reservations) != 0 and job_id in session.reservations:
+            while len(session.flight_ids) < session.flight:
+                session.flight_ids.append(0)
             session.flight_ids.append(job_id)
-        else:
-            session.flight_ids.append(0)
+        session.flight += 1
         return request
 
     def links_bytes(self) -> i64:

@@ -43,7 +43,7 @@ from beanfield.ipc.frames import (
 )
 from beanfield.owner.seat import LargeReply, Seat
 from beanfield.pages import OwnerCounters
-from beanfield.proto.replies import CRLF, reserved_head
+from beanfield.proto.replies import CRLF, reserved_head, write_reserved_head
 from beanfield.proto.replies import TOUCHED as TOUCHED_TEXT
 
 PIECE: Final[i64] = CHUNK_BYTES
@@ -178,7 +178,7 @@ class OwnerLink(Port):
         """RESERVED of several small jobs in one frame."""
         texts = BytesWriter()
         for job in jobs:
-            texts.write(reserved_head(job.id, len(job.body)))
+            write_reserved_head(texts, job.id, len(job.body))
             texts.write(job.body)
             texts.write(CRLF)
         writer = self.frame_writer()

@@ -7,9 +7,14 @@ It knows no jobs, tubes or sessions: only numbers, names and bodies.
 
 from typing import Final
 
-from mypy_extensions import i64
+from librt.strings import BytesWriter
+from mypy_extensions import i64, u8
 
 CRLF: Final = b"\r\n"
+
+_ZERO: Final[i64] = 48
+_BLANK: Final[u8] = 32
+_REVERSIBLE_END: Final[i64] = 1_000_000_000_000_000_000  # the digits of a smaller number, reversed, fit into an i64
 
 # ---------------------------------------------------------------- replies without arguments
 DELETED: Final = b"DELETED\r\n"
@@ -36,9 +41,35 @@ def digits(number: i64) -> bytes:
     return str(number).encode("ascii")
 
 
+def write_digits(w: BytesWriter, number: i64) -> None:
+    """The decimal digits of a number >= 0, without an object in between: each put and reserve has some."""
+    if number >= _REVERSIBLE_END:
+        w.write(digits(number))
+        return
+    # Digits come last first; turned round in a number of their own, which must not overflow.
+    turned: i64 = 0
+    count: i64 = 0
+    while True:
+        rest = number // 10
+        turned = turned * 10 + (number - rest * 10)
+        count += 1
+        if rest == 0:
+            break
+        number = rest
+    while count > 0:
+        rest = turned // 10
+        w.append(u8(_ZERO + turned - rest * 10))
+        turned = rest
+        count -= 1
+
+
 # ---------------------------------------------------------------- replies with arguments
 def inserted(job_id: i64) -> bytes:
-    return b"INSERTED " + digits(job_id) + CRLF
+    w = BytesWriter()
+    w.write(b"INSERTED ")
+    write_digits(w, job_id)
+    w.write(CRLF)
+    return w.getvalue()
 
 
 def buried_id(job_id: i64) -> bytes:
@@ -57,7 +88,18 @@ def found(job_id: i64, body: bytes) -> bytes:
 
 def reserved_head(job_id: i64, body_bytes: i64) -> bytes:
     """The line before a body that crosses in pieces; CRLF follows the body."""
-    return b"RESERVED " + digits(job_id) + b" " + digits(body_bytes) + CRLF
+    w = BytesWriter()
+    write_reserved_head(w, job_id, body_bytes)
+    return w.getvalue()
+
+
+def write_reserved_head(w: BytesWriter, job_id: i64, body_bytes: i64) -> None:
+    """The same, into a reply that is being written."""
+    w.write(b"RESERVED ")
+    write_digits(w, job_id)
+    w.append(_BLANK)
+    write_digits(w, body_bytes)
+    w.write(CRLF)
 
 
 def found_head(job_id: i64, body_bytes: i64) -> bytes:
