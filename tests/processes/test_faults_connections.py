@@ -13,6 +13,7 @@ from tests.processes.load import server_side_inode, socket_inodes
 from tests.processes.server import Client, Server, wait_for
 
 LARGE = 3_000_000
+TRIES = 8
 TOPOLOGY = Topology(256, 2)
 
 
@@ -23,19 +24,29 @@ def counts(server: Server, clients: list[Client]) -> list[int]:
     return [len(inodes & socket_inodes(child.pid)) for child in server.children("frontend")]
 
 
+def spread(server: Server, number: int) -> list[int]:
+    """So many connections, each served before the next comes; how many each frontend got."""
+    clients: list[Client] = []
+    for _ in range(number):
+        clients.append(server.connect(timeout=30.0))
+        assert clients[-1].ask(b"list-tube-used") == b"USING default"
+    found = counts(server, clients)
+    for client in clients[1:]:
+        client.close()
+    wait_for(lambda: clients[0].stats()["current-connections"] == "1", "the end of the others")
+    clients[0].close()
+    return found
+
+
 def test_two_connections_land_on_two_frontends_and_sixty_four_spread_evenly() -> None:
     with Server(slots=1, frontends=2) as server:
-        clients: list[Client] = []
-        for number in range(64):
-            client = server.connect()
-            assert client.ask(b"list-tube-used") == b"USING default"
-            clients.append(client)
-            if number == 1:
-                assert counts(server, clients) == [1, 1]
-        # Each is served before the next comes, but a frontend that looks away for 20 ms may be passed over.
-        assert all(abs(count - 32) <= 4 for count in counts(server, clients)), counts(server, clients)
-        for client in clients:
-            client.close()
+        # A frontend that a busy machine keeps from running for 20 ms is passed over: one good try of TRIES is enough.
+        pairs = []
+        while [1, 1] not in pairs:
+            pairs.append(spread(server, 2))
+            assert len(pairs) <= TRIES, pairs
+        many = spread(server, 64)
+        assert all(abs(count - 32) <= 4 for count in many), many
 
 
 def test_a_crowd_that_comes_at_once_spreads_over_frontends() -> None:
