@@ -253,13 +253,20 @@ def test_totals_of_the_log_go_on_when_an_owner_is_replaced(tmp_path: Path) -> No
         assert client.stats()["binlog-records-written"] == "11"
 
 
-def test_beanfieldd_takes_beanstalkds_log_options(tmp_path: Path) -> None:
-    (tmp_path / "root").mkdir()
+def test_beanstalkds_log_options_are_taken_as_beanstalkd_takes_them(tmp_path: Path) -> None:
     root = DataRoot(tmp_path / "root")
-    for size in ("-5", "0", "18446744073709551615"):
-        with Server(1, 0, ["-b", str(root.path), "-f60000", "-F", f"-s{size}"]) as server, server.connect() as client:
-            inserted(client)
-    assert root.segments()[0].stat().st_size >= 65_536
+    with Server(1, 0, ["-b", str(root.path), "-f60000", "-F", "-s0"]) as server, server.connect() as client:
+        inserted(client)
+        assert client.stats()["binlog-max-size"] == "0"
+    # A segment has a least and a largest length, whatever was asked for.
+    assert root.segments()[0].stat().st_size == 65_536
+
+
+@pytest.mark.parametrize("size", ["-5", "18446744073709551615"])
+def test_a_segment_size_beyond_all_limits_disturbs_nobody(size: str) -> None:
+    """Without a log, whose files would take their time: the number still goes to every frontend."""
+    with Server(1, 1, ["-s", size]) as server, server.connect() as client:
+        assert client.stats()["binlog-max-size"] == str((1 << 63) - 1)
 
 
 def test_bodies_of_all_sizes_survive(tmp_path: Path) -> None:
