@@ -145,7 +145,7 @@ class Load:
     def _check_jobs(self, client: Client) -> None:
         """With all sessions closed every job is free; taken out one by one they are just those that must be there."""
         wait_for(lambda: client.stats()["current-connections"] == "1", "the end of all sessions", CHECK_SECONDS)
-        assert client.stats()["current-jobs-reserved"] == "0"
+        wait_for(lambda: client.stats()["current-jobs-reserved"] == "0", "their jobs to be free", CHECK_SECONDS)
         found: dict[int, bytes] = {}
         # A session whose tube could not be had put into `default`.
         for tube in ["default", *self.tubes]:

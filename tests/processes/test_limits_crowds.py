@@ -170,7 +170,8 @@ def test_ten_thousand_waiters_behind_a_stopped_frontend_cost_little_and_hold_up_
         for connection in waiters:
             connection.close()
         wait_for(lambda: near.stats()["current-connections"] == "1", "the end of all waiters", 90.0)
-        assert near.stats()["current-jobs-reserved"] == "1"
+        # So many ends at once may take longer than the 100 ms that statistics wait for them.
+        wait_for(lambda: near.stats()["current-jobs-reserved"] == "1", "their jobs to be back", 90.0)
         near.close()
 
 
