@@ -1,14 +1,14 @@
 """The real disk: one slot directory, through descriptors relative to it. The interface and its rules: wal/disk.py.
 
-Descriptors of files stay open until the file is removed or the disk is closed; a slot has few. `write` is called by the
-loop, everything else by helpers too, so the table of descriptors has a lock of its own. This file knows no records.
+`write` is called by the loop, everything else by helpers too; which files are open is open_files.py's business. This
+file knows no records.
 """
 
 import errno
 import fcntl
 import os
-import threading
 
+from beanfield.io.open_files import OpenFiles
 from beanfield.wal.disk import Disk, DiskFault
 from beanfield.wal.segments import LOCK_NAME
 
@@ -21,8 +21,7 @@ class RealDisk(Disk):
 
     def __init__(self, path: str) -> None:
         self.path = path
-        self._files: dict[str, int] = {}
-        self._files_lock = threading.Lock()
+        self._files = OpenFiles(self._open)
         self._lock_file = -1
         try:
             self._directory = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
@@ -37,31 +36,35 @@ class RealDisk(Disk):
 
     def size(self, name: str) -> int:
         try:
-            return os.fstat(self._file(name)).st_size
+            with self._files.using(name) as file:
+                return os.fstat(file).st_size
         except OSError as error:
             raise _fault(error, "stat", name) from error
 
     def read(self, name: str, offset: int, length: int) -> bytes:
-        file = self._file(name)
         pieces: list[bytes] = []
         try:
-            while length > 0:
-                piece = os.pread(file, length, offset)
-                if not piece:
-                    break
-                pieces.append(piece)
-                offset += len(piece)
-                length -= len(piece)
+            with self._files.using(name) as file:
+                while length > 0:
+                    piece = os.pread(file, length, offset)
+                    if not piece:
+                        break
+                    pieces.append(piece)
+                    offset += len(piece)
+                    length -= len(piece)
         except OSError as error:
             raise _fault(error, "read", name) from error
         return b"".join(pieces)
 
     def create(self, name: str, length: int) -> None:
-        if name in self.names():
+        try:
             self.remove(name)
+        except DiskFault as fault:
+            if fault.number != errno.ENOENT:
+                raise
         flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
         try:
-            file = os.open(name, flags, _FILE_MODE, dir_fd=self._directory)
+            file = self._files.open_with(lambda: os.open(name, flags, _FILE_MODE, dir_fd=self._directory))
         except OSError as error:
             raise _fault(error, "create", name) from error
         try:
@@ -70,24 +73,24 @@ class RealDisk(Disk):
             os.close(file)
             os.unlink(name, dir_fd=self._directory)
             raise _fault(error, "allocate", name) from error
-        with self._files_lock:
-            self._files[name] = file
+        self._files.add(name, file)
 
     def write(self, name: str, offset: int, data: bytes) -> None:
-        file = self._file(name)
         try:
-            written = os.pwrite(file, data, offset)
-            while written < len(data):
-                # Short: the disk is about to be full, or a signal came. Only the next call says which.
-                data = data[written:]
-                offset += written
+            with self._files.using(name, writing=True) as file:
                 written = os.pwrite(file, data, offset)
+                while written < len(data):
+                    # Short: the disk is about to be full, or a signal came. Only the next call says which.
+                    data = data[written:]
+                    offset += written
+                    written = os.pwrite(file, data, offset)
         except OSError as error:
             raise _fault(error, "write", name) from error
 
     def sync(self, name: str) -> None:
         try:
-            os.fdatasync(self._file(name))
+            with self._files.using(name, syncing=True) as file:
+                os.fdatasync(file)
         except OSError as error:
             raise _fault(error, "sync", name) from error
 
@@ -102,22 +105,14 @@ class RealDisk(Disk):
             os.rename(old, new, src_dir_fd=self._directory, dst_dir_fd=self._directory)
         except OSError as error:
             raise _fault(error, "rename", old) from error
-        with self._files_lock:
-            replaced = self._files.pop(new, -1)
-            if old in self._files:
-                self._files[new] = self._files.pop(old)
-        if replaced >= 0:
-            os.close(replaced)
+        self._files.renamed(old, new)
 
     def remove(self, name: str) -> None:
         try:
             os.unlink(name, dir_fd=self._directory)
         except OSError as error:
             raise _fault(error, "remove", name) from error
-        with self._files_lock:
-            file = self._files.pop(name, -1)
-        if file >= 0:
-            os.close(file)
+        self._files.removed(name)
 
     def lock(self) -> bool:
         """A POSIX lock: it ends with the process, however that ends."""
@@ -146,11 +141,7 @@ class RealDisk(Disk):
         return found.f_bavail * found.f_frsize
 
     def close(self) -> None:
-        with self._files_lock:
-            files = list(self._files.values())
-            self._files.clear()
-        for file in files:
-            os.close(file)
+        self._files.close()
         if self._lock_file >= 0:
             os.close(self._lock_file)
             self._lock_file = -1
@@ -158,25 +149,14 @@ class RealDisk(Disk):
             os.close(self._directory)
             self._directory = -1
 
-    def _file(self, name: str) -> int:
-        with self._files_lock:
-            file = self._files.get(name, -1)
-            if file < 0:
-                file = self._open(name)
-                self._files[name] = file
-        return file
-
     def _open(self, name: str) -> int:
         """For reading and writing; where that is not allowed (a read-only file system), for reading alone."""
         try:
             return os.open(name, os.O_RDWR | os.O_CLOEXEC, dir_fd=self._directory)
         except OSError as error:
             if error.errno not in (errno.EROFS, errno.EACCES, errno.EPERM):
-                raise _fault(error, "open", name) from error
-        try:
-            return os.open(name, os.O_RDONLY | os.O_CLOEXEC, dir_fd=self._directory)
-        except OSError as error:
-            raise _fault(error, "open", name) from error
+                raise
+        return os.open(name, os.O_RDONLY | os.O_CLOEXEC, dir_fd=self._directory)
 
 
 def _allocate(file: int, length: int) -> None:

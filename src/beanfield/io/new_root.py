@@ -10,7 +10,7 @@ from typing import Final
 from beanfield.constants import EXIT_BAD_DATA, EXIT_DISK
 from beanfield.engine.job import Job
 from beanfield.io.root import SLOTS_NAME, RootFault, begin_root, finish_root, read_topology
-from beanfield.io.tool_disks import ToolDisk
+from beanfield.io.disk import RealDisk
 from beanfield.offline.slot_writer import SlotFull, SlotWriter
 from beanfield.routing import Topology
 from beanfield.wal.disk import DiskFault
@@ -36,7 +36,7 @@ class NewRoot:
         self.slots: Final[list[SlotWriter]] = []
         try:
             for slot in range(int(topology.slots)):
-                disk = ToolDisk(self._root.slot_path(slot))
+                disk = RealDisk(self._root.slot_path(slot))
                 nonce = os.urandom(NONCE_BYTES)
                 self.slots.append(SlotWriter(disk, slot, topology, segment_bytes, next_sequence, nonce))
         except (DiskFault, SlotFull) as error:
