@@ -54,7 +54,7 @@ class Command:
 
     __slots__ = (
         "answered_ns", "body", "delay_s", "id", "line", "none_seen", "number", "pending", "priority", "reply_args",
-        "reply_body", "reply_word", "sent_ns", "timeout_s", "ttr_s", "tube", "verb", "watched",
+        "reply_body", "reply_word", "sent_ns", "steady", "timeout_s", "ttr_s", "tube", "verb", "watched",
     )  # fmt: skip
 
     def __init__(self, verb: str, line: bytes) -> None:
@@ -77,6 +77,8 @@ class Command:
         self.none_seen = False  # there was an instant without a job in them for it
         # Instants with jobs that were all held for others: they count if each of these is granted next.
         self.pending: list[frozenset[int]] = []
+        # Jobs that were there for it at every instant until now, with (priority, created_ns, id): see order.py.
+        self.steady: dict[int, tuple[int, int, int]] = {}
 
 
 def put(body: bytes, priority: int, delay_s: int, ttr_s: int) -> Command:
@@ -134,6 +136,7 @@ class SimClient:
         self.end.waker = self
         self.far: End = far
         self.process: SimProcess | None = None  # its frontend, once accepted
+        self.handle = -1  # there
         self.outstanding: deque[Command] = deque()
         self.unsent = bytearray()
         self.received = bytearray()
@@ -144,12 +147,20 @@ class SimClient:
         self.half_closed = False
         self.quit_sent = False
         self.broken_ns = 0  # when something on its way to the jobs last failed
-        self.excused = False  # a fault of the server may have closed it
+        self.excused = False  # a fault of the server may have closed it, if that fault concerned it
+        self.faulty: set[int] = set()  # slots whose owner, or link to its frontend, has failed
+        self.cut_off = False  # its frontend has ended
         self.used = b"default"
         self.watched: list[bytes] = [b"default"]
         self.commands_sent = 0
         self._read_planned = False
         server.connect(self)
+
+    def excuse(self, slot: int) -> None:
+        """This slot has failed it: it may be closed for what it held or asked for there."""
+        self.excused = True
+        self.faulty.add(slot)
+        self.broken_ns = self.world.now_ns
 
     # ---------------------------------------------------------------- sending
     def send(self, command: Command) -> None:
@@ -233,13 +244,26 @@ class SimClient:
         self.over = True
         if self.end.was_reset and (self.half_closed or self.quit_sent):
             self.excused = True
-        if not (self.quit_sent or self.half_closed or self.excused):
+        if not (self.quit_sent or self.half_closed or self._may_be_closed()):
             raise Violation(f"{self.name}: the server closed the connection without a reason")
         # A command that waits for a slot goes with its client; a half-close looks like leaving.
         if self.half_closed and self.outstanding and self.server.options.calm():
             raise Violation(f"{self.name}: half-closed, and {self.outstanding[0].verb} was not answered")
         self.end.close()
         self.on_end(self)
+
+    def _may_be_closed(self) -> bool:
+        """Only what it held or asked for in a slot that failed."""
+        if self.cut_off or self.server.over:
+            return True
+        return bool(self.faulty & self.server.watcher.concerned_slots(self, None))
+
+    def lose_input(self) -> None:
+        """What is on its way to it never arrives."""
+        self.end.was_reset = True
+        self.end.incoming.clear()
+        self.received.clear()
+        self.wake()
 
     def _parse(self) -> None:
         while self.received:
@@ -274,12 +298,17 @@ class SimClient:
         allowed = WORDS[command.verb]
         if words[0] not in allowed and not self._excuse(command, words[0]):
             raise Violation(f"{self.name}: {command.line[:60]!r} is answered {words!r}")
+        if words[0] == b"OUT_OF_MEMORY" and not self.server.watcher.may_refuse_put(self, command):
+            raise Violation(f"{self.name}: {command.line[:60]!r} is answered OUT_OF_MEMORY, and nothing was full")
         self._check_lists(command)
         self.on_answer(self, command)
 
     def _excuse(self, command: Command, word: bytes) -> bool:
-        """INTERNAL_ERROR is the answer for a slot that is down."""
-        return word == b"INTERNAL_ERROR" and command.verb not in WITHOUT_OWNER and not self.server.options.calm()
+        """INTERNAL_ERROR is the answer for a slot that is down; other slots do not notice."""
+        if word != b"INTERNAL_ERROR" or command.verb in WITHOUT_OWNER or self.server.options.calm():
+            return False
+        slots = self.server.watcher.concerned_slots(self, command)
+        return any(self.server.troubled_since(slot, command.sent_ns) for slot in slots)
 
     def _check_lists(self, command: Command) -> None:
         """What the client knows of its own tubes."""

@@ -47,6 +47,7 @@ class SimDisk(Disk):
         self.latency_ns_max = 0
         self.calls = 0
         self.stop_after_calls = -1  # >= 0: the process dies before that call: SimStopped
+        self.tears_writes = False  # ... or in the middle of it, if it is a write
 
     # ---------------------------------------------------------------- the interface
     def names(self) -> list[str]:
@@ -73,6 +74,8 @@ class SimDisk(Disk):
         self.name_changes.append(("link", name, inode))
 
     def write(self, name: str, offset: int, data: bytes) -> None:
+        if self.tears_writes and 0 <= self.stop_after_calls == self.calls and self.chance.random() < 0.5:
+            self._put(self._inode(name, "write"), offset, data[: self.chance.randrange(len(data) + 1)])
         self._count()
         inode = self._inode(name, "write")
         assert offset + len(data) <= len(inode.cached), "a write past the end of an allocated file"
@@ -83,8 +86,7 @@ class SimDisk(Disk):
         short = self.short_writes > 0 and self.chance.random() < self.short_writes
         if short:
             data = data[: self.chance.randrange(len(data) + 1)]
-        inode.cached[offset : offset + len(data)] = data
-        inode.dirty.update(range(offset // SECTOR_BYTES, (offset + len(data) + SECTOR_BYTES - 1) // SECTOR_BYTES))
+        self._put(inode, offset, data)
         if short:
             raise DiskFault(EIO, "write", name)
 
@@ -217,6 +219,10 @@ class SimDisk(Disk):
     def _sector_out(self, inode: Inode, sector: int) -> None:
         start = sector * SECTOR_BYTES
         inode.durable[start : start + SECTOR_BYTES] = inode.cached[start : start + SECTOR_BYTES]
+
+    def _put(self, inode: Inode, offset: int, data: bytes) -> None:
+        inode.cached[offset : offset + len(data)] = data
+        inode.dirty.update(range(offset // SECTOR_BYTES, (offset + len(data) + SECTOR_BYTES - 1) // SECTOR_BYTES))
 
     def _count(self) -> None:
         self.calls += 1

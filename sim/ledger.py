@@ -4,8 +4,9 @@ It keeps intervals, not states: a command takes effect at some instant between b
 unanswered one at any instant later or never. A check fires only when no order of these instants explains the replies.
 """
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from beanfield.constants import NEVER_NS
 from sim.client import Command, SimClient
 from sim.world import NS_PER_MS, NS_PER_S, Violation
 
@@ -236,14 +237,42 @@ class Ledger:
         for key in [key for key in self.possible if key[0] == client.name]:
             del self.possible[key]
 
-    def owner_ended(self, slot: int, now_ns: int) -> None:
-        """All its jobs end with it (no log yet)."""
+    def owner_ended(self, slot: int, now_ns: int, has_log: bool) -> None:
+        """Without a log all its jobs end with it; with one, slot_read will tell."""
         for record in self.records:
             record.holder = None  # who lost one reservation is closed, and loses the others too
+            if has_log:
+                continue
             if record.id and self.topology.slot_of_id(record.id) == slot:
                 record.dead_ns = record.dead_ns or now_ns
             elif not record.id and not record.refused:
                 record.delete_sent = True
+
+    def slot_read(self, slot: int, jobs: dict[int, Any], safe_until_ns: int, now_ns: int) -> None:
+        """What a recovery has found (sim.slot_log.Facts by id). What was answered before safe_until_ns cannot be lost."""
+        for id_, facts in jobs.items():
+            record = self.records[_number(facts[-1])]
+            self._learn_id(record, id_)
+            if record.body != facts[-1] or record.refused or record.dead_ns:
+                raise Violation(f"slot {slot} finds job {id_}, which should not be there")
+            if 0 < record.deleted_ns < safe_until_ns:
+                raise Violation(f"slot {slot} finds job {id_}, whose delete was answered at {record.deleted_ns}")
+            record.deleted_ns = 0
+            self._check_parameters(slot, record, facts)
+        for record in self.records:
+            if record.id and self.topology.slot_of_id(record.id) != slot or record.id in jobs:
+                continue
+            if record.id and record.acknowledged_ns and not (record.delete_sent or record.dead_ns):
+                if record.acknowledged_ns < safe_until_ns:
+                    raise Violation(f"slot {slot} does not find job {record.id}, put at {record.acknowledged_ns}")
+                record.dead_ns = now_ns
+            elif not record.acknowledged_ns and safe_until_ns < NEVER_NS:
+                record.delete_sent = True  # it may have been put, and its answer be on its way
+
+    def _check_parameters(self, slot: int, record: JobRecord, facts: Any) -> None:
+        """What never changes, and what a client has been told that it has done last."""
+        if facts[4] != record.ttr_s:
+            raise Violation(f"slot {slot}: job {record.id} was put with TTR {record.ttr_s}, has {facts[4]}")
 
     # ---------------------------------------------------------------- at the end
     def check_against(self, slot: int, jobs: dict[int, bytes]) -> None:

@@ -10,19 +10,27 @@ from collections.abc import Callable
 from random import Random
 from typing import TYPE_CHECKING, Any, Final
 
-from beanfield.constants import NEVER_NS
+from beanfield.constants import EXIT_DISK, NEVER_NS
 from beanfield.ipc.actions import ACT_CLOSE, ACT_PAUSE, ACT_RESUME
 from beanfield.ipc.frames import ROLE_FRONTEND, ROLE_OWNER
 from beanfield.supervisor import core_actions as do
 from beanfield.supervisor.core import SupervisorCore
+from beanfield.wal.disk import DiskFault
+from sim.disk import SimStopped
 from sim.net import CLIENT, LINK, End, SimReactor, stream_pair
 from sim.world import NS_PER_MS, NS_PER_US, Event, World
 
 if TYPE_CHECKING:
+    from sim.client import SimClient
+    from sim.log import SimLog
     from sim.server import Server
 
 KILLED: Final = -9
 CRASHED: Final = 1
+# How the whole server may end.
+KILL_ALL: Final = "is killed, all of it"
+LOSE_POWER: Final = "loses power"
+STOP: Final = "is stopped"
 STOPS_APART_NS: Final = 1_200 * NS_PER_MS
 
 
@@ -43,7 +51,10 @@ class SimProcess:
         self.title = f"{'owner' if role == ROLE_OWNER else 'frontend'}{index}.{generation}"
         self.alive = True
         self.stopped_until_ns = 0
-        self.core: Any = None
+        self.core: Any = None  # what the loop drives
+        self.owner: Any = None  # the OwnerCore in it, if there is one
+        self.log: SimLog | None = None
+        self.is_door = role == ROLE_FRONTEND or server.options.combined  # serves clients
         self.reactor = SimReactor(self.world, self.random, self)
         self.reactor.stops_early = server.options.stops_early
         self.control: deque[tuple[Callable[[], None], Callable[[], None]]] = deque()
@@ -101,24 +112,44 @@ class SimProcess:
         if self.core is None:
             self._obey()
             return
+        try:
+            self._work()
+        except DiskFault as fault:
+            self.disk_failed(fault)
+        except SimStopped:
+            self.killed_in_call()
+        if self.alive:
+            self.server.after_turn(self)
+            self._plan_next_turn()
+
+    def _work(self) -> None:
+        """One turn of io/loop.py, with the log's part of it if there is one."""
+        log = self.log
         self.server.before_turn(self)
         self.reactor.poll(self.core)
         self._obey()
-        if self.role == ROLE_FRONTEND:
+        if not self.alive:
+            return
+        if log is not None:
+            log.collect()
+        if self.is_door:
             self.core.poll_full = self.reactor.full
         self.core.turn(self.world.now_ns)
+        if log is not None:
+            log.write()
+            log.count(self.owner.counters)
         self.server.publish(self)
         outbox = self.core.take_outbox()
         for i in range(0, len(outbox), 2):
             if outbox[i + 1]:
                 self.world.trace(self.title, f"sends {outbox[i]}", outbox[i + 1])
         self.reactor.flush(outbox)
+        if log is not None:
+            log.submit()
         self._act(self.core.take_actions())
-        self.server.after_turn(self)
-        self._plan_next_turn()
 
     def _obey(self) -> None:
-        while self.control:
+        while self.control and self.alive:
             self.control.popleft()[0]()
 
     def _plan_next_turn(self) -> None:
@@ -159,25 +190,48 @@ class SimProcess:
         if peer_and_number is not None:
             self.server.supervisor.link_lost(self, *peer_and_number)
 
-    def accept(self, end: End) -> None:
-        handle = self.reactor.add(end, CLIENT)
-        self.world.trace(self.title, f"accepts {end.peer.name} as {handle}")
+    def accept(self, client: "SimClient") -> None:
+        client.handle = handle = self.reactor.add(client.far, CLIENT)
+        self.world.trace(self.title, f"accepts {client.name} as {handle}")
         self.core.client_opened(handle, self.world.now_ns)
         self.wake()
 
     def end(self, code: int) -> None:
-        """Killed or crashed: at once, between two turns."""
+        """Killed or crashed: at once, between two turns or in a call to the disk."""
         if not self.alive:
             return
         self.alive = False
         self.world.trace(self.title, f"ends {code}")
+        if self.log is not None:
+            self.log.abandoned()
         self.server.process_ended(self)
         self.reactor.abandon()
         for _, lost in self.control:
             lost()
         self.control.clear()
-        self.core = None
+        self.core = self.owner = self.log = None
         self.server.supervisor.exited(self, code)
+
+    def killed_in_call(self) -> None:
+        """kill -9 found it in a call to the disk."""
+        self.end(KILLED)
+
+    def disk_failed(self, fault: DiskFault) -> None:
+        """The page cache is not to be trusted: it ends at once."""
+        self.world.trace(self.title, f"{fault}")
+        self.server.disk_failed(self)
+        self.end(EXIT_DISK)
+
+    def stop(self) -> None:
+        """SIGTERM to the server has come down to this child."""
+        try:
+            if self.log is not None and self.owner is not None:
+                self.log.stop()
+        except DiskFault as fault:
+            self.disk_failed(fault)
+        except SimStopped:
+            self.killed_in_call()
+        self.end(0)
 
 
 class SimSupervisor:
@@ -190,19 +244,22 @@ class SimSupervisor:
         self.random: Random = server.process_random
         self.core = SupervisorCore(options.slots, options.frontends, options.hang_timeout_ns)
         self.serving = False
+        self.dead = False  # killed with all its children: what still comes for it is nobody's
         self._tick_event: Event | None = None
 
     def start(self) -> None:
-        self.core.start(self.world.now_ns)
-        self._carry_out()
+        if not self.dead:
+            self.core.start(self.world.now_ns)
+            self._carry_out()
 
     # ---------------------------------------------------------------- inputs of the core
     def _hear(self, word: Callable[[], None]) -> None:
         """Something that a child says reaches the supervisor a little later."""
 
         def heard() -> None:
-            word()
-            self._carry_out()
+            if not self.dead:
+                word()
+                self._carry_out()
 
         self.world.after(20 * NS_PER_US + self.random.randrange(300 * NS_PER_US), heard)
 
@@ -215,8 +272,19 @@ class SimSupervisor:
         self._hear(lambda: self.core.link_lost(role, index, generation, peer, number, self.world.now_ns))
 
     def drain(self, on: bool) -> None:
-        self.core.drain(on)
+        if not self.dead:
+            self.core.drain(on)
+            self._carry_out()
+
+    def stop(self) -> None:
+        self.core.stop(self.world.now_ns)
         self._carry_out()
+
+    def killed(self) -> None:
+        self.dead = True
+        self.serving = False
+        if self._tick_event is not None:
+            self._tick_event.cancelled = True
 
     def _tick(self) -> None:
         self._tick_event = None
@@ -246,9 +314,12 @@ class SimSupervisor:
             self.serving = True
         elif kind == do.DO_LOG:
             self.world.trace("supervisor", action.text)
-        elif kind in (do.DO_EXIT, do.DO_CLOSE_LISTENERS):
+        elif kind == do.DO_CLOSE_LISTENERS:
             self.world.trace("supervisor", "the server ends")
-            self.server.over = True
+            self.server.ending()
+        elif kind == do.DO_EXIT:
+            self.killed()
+            self.server.ended()
         else:
             process = self.server.process(action.role, action.index)
             if process is not None:
@@ -271,7 +342,7 @@ class SimSupervisor:
             process.tell(lambda: self._drain(process, action.on, number))
         else:
             assert kind == do.DO_STOP
-            process.tell(lambda: process.end(0))
+            process.tell(process.stop)
 
     def _pong(self, process: SimProcess) -> None:
         self._hear(lambda: self.core.child_alive(process.role, process.index, process.generation))
@@ -295,15 +366,32 @@ class SimSupervisor:
             if process.role == ROLE_FRONTEND:
                 process.core = self.server.make_frontend(process)
                 self._hear(lambda: self.core.child_started(ROLE_FRONTEND, index, generation, self.world.now_ns))
-            else:
-                now_ns = self.world.now_ns
-                self._hear(lambda: self.core.child_replayed(index, generation, 0, now_ns, self.server.wall_ns(now_ns)))
+                process.wake()
+                return
+            try:
+                created_ns = self.server.read_log(process)
+            except DiskFault as fault:
+                process.disk_failed(fault)
+                return
+            except SimStopped:
+                process.killed_in_call()
+                return
+            now_ns = self.world.now_ns
+            wall_ns = self.server.wall_ns(now_ns)
+            self._hear(lambda: self.core.child_replayed(index, generation, created_ns, now_ns, wall_ns))
             process.wake()
 
         self.world.after(self.random.randrange(80 * NS_PER_MS), booted)
 
     def _open(self, process: SimProcess, offset_ns: int) -> None:
-        process.core = self.server.make_owner(process, offset_ns)
+        try:
+            self.server.open_owner(process, offset_ns)
+        except DiskFault as fault:
+            process.disk_failed(fault)
+            return
+        except SimStopped:
+            process.killed_in_call()
+            return
         self._hear(lambda: self.core.child_ready(process.index, process.generation, self.world.now_ns))
         process.wake()
 

@@ -18,8 +18,9 @@ from beanfield.build import BUILD
 from sim import client as say
 from sim.checkers import Inspector, check_nothing_left
 from sim.client import Command, SimClient
-from sim.cores import PLANTED
-from sim.faults import FaultMaker, Options
+from sim.faults import SHAPES, FaultMaker, Options
+from sim.order import OrderWatch
+from sim.planted import PLANTED
 from sim.server import Server
 from sim.solo import Solo
 from sim.workload import Workload
@@ -35,14 +36,17 @@ SEEDS_FILE = Path(__file__).with_name("seeds.txt")
 class Run:
     """One seed from the first event to the last check."""
 
-    def __init__(self, seed: int, steps: int, echo: bool = False, planted: str = "") -> None:
+    def __init__(self, seed: int, steps: int, shape: str = "any", planted: str = "", echo: bool = False) -> None:
         self.steps = steps
         self.world = World(seed, echo)
-        self.options = Options(self.world.random("options"))
+        self.options = Options(self.world.random("options"), self.world.side_random("options"), shape)
         self.inspector = Inspector()
         self.server = Server(self.world, self.options, self.inspector, planted)
         self.workload = Workload(self.server, self.inspector)
         self.inspector.workload = self.workload
+        # With several commands on their way, what a reserve is to watch is not known when it is said.
+        if self.options.holds_are_short() and self.options.pipelining == 1:
+            self.inspector.order = OrderWatch(self.server)
         self.faults = FaultMaker(self.server)
         self.left_waiting = False  # some client left with a command unanswered
 
@@ -100,7 +104,7 @@ class Run:
         check_nothing_left(self.server)
         for slot, process in enumerate(self.server.owners):
             assert process is not None
-            jobs = {job.id: job.body for job in process.core.engine.jobs.jobs()}
+            jobs = {job.id: job.body for job in process.owner.engine.jobs.jobs()}
             self.workload.ledger.check_against(slot, jobs)
         self._drain()
 
@@ -140,7 +144,7 @@ class Run:
         workload.clients.remove(client)
         self.world.run_until(self.world.now_ns + NS_PER_S)
         check_nothing_left(self.server)
-        left = sum(process.core.engine.jobs.count for process in self.server.owners if process is not None)
+        left = sum(process.owner.engine.jobs.count for process in self.server.owners if process is not None)
         if left:
             raise Violation(f"{left} jobs could not be drained")
 
@@ -176,9 +180,9 @@ class Run:
         check_nothing_left(self.server)
 
 
-def replay(seed: int, steps: int, echo: bool, planted: str) -> bool:
+def replay(seed: int, steps: int, shape: str, planted: str, echo: bool) -> bool:
     """Run one seed and say how it went. True if all held."""
-    run = Run(seed, steps, echo, planted)
+    run = Run(seed, steps, shape, planted, echo)
     began = time.perf_counter()
     try:
         trace_hash = run.run()
@@ -190,24 +194,25 @@ def replay(seed: int, steps: int, echo: bool, planted: str) -> bool:
             traceback.print_exc(file=sys.stdout)
         print(f"FAILED seed={seed} steps={steps} build={BUILD}: {type(error).__name__}: {error}")
         print(f"    {run.options.describe()}")
-        print(f"replay: python -m sim --seed {seed} --steps {steps}{' --plant ' + planted if planted else ''} --trace")
+        words = f"--seed {seed} --steps {steps}" + (f" --shape {shape}" if shape != "any" else "")
+        print(f"replay: python -m sim {words}{' --plant ' + planted if planted else ''} --trace")
         return False
     virtual_s = (run.world.now_ns - 1_000 * NS_PER_S) / NS_PER_S
     print(
         f"ok seed={seed} hash={trace_hash} events={run.world.steps} virtual={virtual_s:.0f}s "
-        f"puts={len(run.workload.ledger.records)} real={time.perf_counter() - began:.1f}s",
+        f"shape={run.options.shape()} puts={len(run.workload.ledger.records)} real={time.perf_counter() - began:.1f}s",
         flush=True,
     )
     return True
 
 
-def known_seeds() -> list[tuple[int, int]]:
-    """Seeds that failed once: (seed, steps), a comment after each."""
+def known_seeds() -> list[tuple[int, int, str]]:
+    """Seeds that failed once: (seed, steps, shape), a comment after each."""
     found = []
     for line in SEEDS_FILE.read_text().splitlines():
         words = line.split("#")[0].split()
         if words:
-            found.append((int(words[0]), int(words[1]) if len(words) > 1 else STEPS_DEFAULT))
+            found.append((int(words[0]), int(words[1]), words[2]))
     return found
 
 
@@ -217,6 +222,7 @@ def main() -> int:
     parser.add_argument("--seeds", help="run these: A..B")
     parser.add_argument("--known", action="store_true", help="run those of seeds.txt")
     parser.add_argument("--steps", type=int, default=STEPS_DEFAULT, help="events of the phase with faults")
+    parser.add_argument("--shape", default="any", choices=SHAPES, help="of the server; any: as the seed draws it")
     parser.add_argument("--trace", action="store_true", help="print every line")
     parser.add_argument("--plant", default="", choices=PLANTED, help="put a bug in that must be found")
     parser.add_argument("--keep-going", action="store_true", help="do not stop at the first failure")
@@ -225,12 +231,12 @@ def main() -> int:
         seeds = known_seeds()
     elif options.seeds:
         first, last = options.seeds.split("..")
-        seeds = [(seed, options.steps) for seed in range(int(first), int(last) + 1)]
+        seeds = [(seed, options.steps, options.shape) for seed in range(int(first), int(last) + 1)]
     else:
-        seeds = [(1 if options.seed is None else options.seed, options.steps)]
+        seeds = [(1 if options.seed is None else options.seed, options.steps, options.shape)]
     failed = 0
-    for seed, steps in seeds:
-        if not replay(seed, steps, options.trace, options.plant):
+    for seed, steps, shape in seeds:
+        if not replay(seed, steps, shape, options.plant, options.trace):
             failed += 1
             if not options.keep_going:
                 break

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from sim import client as say
 from sim.client import Command, SimClient
+from sim.faults import MEMORY_BYTES
 from sim.model import DumbServer
 from sim.world import NS_PER_MS, NS_PER_S, NS_PER_US, Violation
 
@@ -42,6 +43,12 @@ class Solo:
         self.answered: Command | None = None
         self.sequences: dict[int, int] = {}  # by slot
         options = server.options
+        options.memory_bytes = MEMORY_BYTES
+        for process in server.owners:
+            assert process is not None
+            process.owner.memory_bytes_max = MEMORY_BYTES
+        for store in server.storage.slots:
+            store.disk.latency_ns_min, store.disk.latency_ns_max = 20 * NS_PER_US, 500 * NS_PER_US
         options.turn_jitter_ns = 20 * NS_PER_US
         # Links slower than clients: a command by another way overtakes what the one before it has left behind.
         options.client_nature.delay_ns = options.client_nature.jitter_ns = 50 * NS_PER_US

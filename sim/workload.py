@@ -3,17 +3,20 @@
 from random import Random
 from typing import TYPE_CHECKING
 
+from beanfield.ipc.frames import ROLE_OWNER
 from sim import client as say
 from sim.checkers import Inspector
 from sim.client import Command, SimClient
 from sim.ledger import Ledger
 from sim.process import SimProcess
-from sim.world import NS_PER_MS, NS_PER_S
+from sim.world import NS_PER_MS, NS_PER_S, NS_PER_US
 
 if TYPE_CHECKING:
     from sim.server import Server
 
 OUTSTANDING_MAX = 100
+AIM_SHARE = 0.4
+AIMED_MAX = 2
 NONSENSE = (
     (b"stats-job\r\n", "bad"),
     (b"reserve-with-timeout 2147483648\r\n", "bad"),
@@ -36,6 +39,8 @@ class Workload:
         self.inspector = inspector
         self.options = server.options
         self.random: Random = server.world.random("workload")
+        self.aimer: SimClient | None = None
+        self.aim_random: Random = server.world.side_random("aim")
         self.ledger = Ledger(server.topology)
         self.clients: list[SimClient] = []
         self.tubes = [b"default", b"emails", b"a", b"0", b"Emails", b"A", b"a-b+c/d;e.f$g_h(i)", b"x" * 200]
@@ -53,6 +58,9 @@ class Workload:
             client = self.new_client()
             if self.random.random() < self.options.slow:
                 client.slow_bytes = self.random.choice((1, 20, 500, 20_000))
+            if self.options.aims:
+                for tube in self.tubes:  # every reserve is one over several owners
+                    self.send(client, say.with_tube("watch", tube))
             self._go_on(client)
 
     def new_client(self) -> SimClient:
@@ -61,15 +69,19 @@ class Workload:
         self.clients.append(client)
         return client
 
-    def excuse(self, frontend: SimProcess | None) -> None:
-        """A process has ended: clients whose connection may close for that."""
+    def process_ended(self, process: SimProcess) -> None:
+        """Clients whose connection may close for that."""
         for client in self.clients:
-            if frontend is None or client.process is None or client.process is frontend:
-                client.excused = True
+            if process.role == ROLE_OWNER:
+                client.excuse(process.index)
+            if process.is_door and client.process in (None, process):
+                client.excused = client.cut_off = True
                 client.broken_ns = self.world.now_ns
 
     def _answered(self, client: SimClient, command: Command) -> None:
         self.ledger.answer(client, command)
+        if self.inspector.order is not None:
+            self.inspector.order.answered(client, command)
 
     def _ended(self, client: SimClient) -> None:
         self.ledger.client_over(client)
@@ -99,6 +111,8 @@ class Workload:
         self.ledger.sent(client, command)
         client.send(command)
         self.inspector.note_for(client)
+        if self.inspector.order is not None and command.verb in ("reserve", "reserve-with-timeout"):
+            self.inspector.order.said(client, command)
 
     def _be_rude(self, client: SimClient) -> None:
         random = self.random
@@ -139,6 +153,8 @@ class Workload:
         size = random.choice((0, 10, 30))
         if random.random() < self.options.large_bodies:
             size = random.choice((5_000, 65_537, 300_000))
+        elif self.options.disk_bodies and random.random() < self.options.disk_bodies:
+            size = random.choice((500, 3_500, 3_500, 6_000))
         size = min(size, self.options.job_bytes_max - 12)
         delay_s = random.choice((0, 0, 0, 0, 1, 3))
         ttr_s = random.choice((1, 2, 5, 60))
@@ -157,6 +173,20 @@ class Workload:
             return say.reserve(random.choice((0, 0, 0, 0, 0, 0, 0, 0, 0, 1)))
         timeout_s = random.choice((0, 0, 0, 1, 2, -1)) if self.options.pipelining < 16 else random.choice((0, 0, 0, 1))
         return say.reserve(timeout_s)
+
+    def aim_at(self, id_: int) -> None:
+        """A job is held for some reserve: a client that does nothing else deletes it, at once."""
+        if not self.running or self.aim_random.random() >= AIM_SHARE:
+            return
+        if self.aimer is None or self.aimer.over:
+            self.aimer = self.new_client()
+        command = say.with_id("delete", id_)
+        self.world.after(NS_PER_US, lambda: self._say_if_free(command))
+
+    def _say_if_free(self, command: Command) -> None:
+        client = self.aimer
+        if client is not None and self.running and client.may_speak() and len(client.outstanding) < AIMED_MAX:
+            self.send(client, command)
 
     def _other(self, client: SimClient) -> Command:
         random = self.random

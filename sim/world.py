@@ -60,6 +60,10 @@ class World:
         """A generator for one part. Parts ask in a fixed order; the name only tells apart those of one seed."""
         return Random(self._main.getrandbits(64) ^ crc32(name.encode()))
 
+    def side_random(self, name: str) -> Random:
+        """Likewise, for a part that came later: those that ask `random` draw as if it were not there."""
+        return Random((self.seed << 32) ^ crc32(name.encode()))
+
     def at(self, at_ns: int, action: Action) -> Event:
         self._number += 1
         event = Event(max(at_ns, self.now_ns), self._number, action)

@@ -380,3 +380,12 @@ def test_only_exact_names_are_ours() -> None:
 )
 def test_s_is_rounded_and_kept_within_limits(given: int, used: int) -> None:
     assert segment_bytes_for(given) == used
+
+
+@pytest.mark.parametrize("sync_ns", [SYNC_EVERY_TURN, 5 * MS, SYNC_NEVER])
+def test_a_log_comes_to_rest_in_every_mode(sync_ns: int) -> None:
+    """With -F too: nobody waits for the sync that never comes, so a clean stop must not."""
+    slot = new_slot(sync_ns=sync_ns)
+    slot.put(b"the last one")
+    slot.settle_down()
+    assert slot.log.idle()

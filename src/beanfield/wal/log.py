@@ -233,9 +233,10 @@ class WalJournal(CleanedJournal):
         self._lone_mark_ns = 0
 
     def idle(self) -> bool:
-        """Nothing waits to be written or synced, and no request is under way."""
+        """Nothing waits to be written, or for a sync that the mode makes, and no request is under way."""
         busy = self._syncing or self._making or self._removing > 0 or self._dropping or self.lease.asked_limit != 0
-        return not busy and len(self._chunks) == 0 and len(self._batch) == 0 and not self._unsynced()
+        waits = self._unsynced() and self.sync_ns != SYNC_NEVER
+        return not busy and len(self._chunks) == 0 and len(self._batch) == 0 and not waits
 
     # ---------------------------------------------------------------- durability
     def _unsynced(self) -> bool:
