@@ -42,7 +42,9 @@ class Recorder(Port):
 
 
 class EngineMachine(RuleBasedStateMachine):
-    """Sessions 1 and 2 come through one link, 3 and 4 through another."""
+    """Sessions 1 and 2 come through one link, 3 and 4 through another. FEW_MAX: see tube.Heads."""
+
+    FEW_MAX = 16
 
     def __init__(self) -> None:
         super().__init__()
@@ -50,6 +52,8 @@ class EngineMachine(RuleBasedStateMachine):
         self.recorder = Recorder()
         self.topology = Topology(16, 1)
         self.engine = Engine(self.topology, 0, 5, OwnerCounters(), MemoryJournal())
+        self.engine.heads.few_max = self.FEW_MAX
+        self.engine.heads.many_min = self.FEW_MAX
         self.gates = [Gate(0, self.recorder), Gate(1, self.recorder)]
         self.model = Model()
         self.sessions: dict[int, Session] = {}
@@ -311,3 +315,13 @@ EngineMachine.TestCase.settings = settings(
     max_examples=150, stateful_step_count=50, deadline=None, suppress_health_check=list(HealthCheck)
 )
 TestEngineMachine = EngineMachine.TestCase
+
+
+class ManyHeadsMachine(EngineMachine):
+    """Watch sets keep candidates of their own from the second tube with a job on."""
+
+    FEW_MAX = 1
+
+
+ManyHeadsMachine.TestCase.settings = EngineMachine.TestCase.settings
+TestManyHeadsMachine = ManyHeadsMachine.TestCase

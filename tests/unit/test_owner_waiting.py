@@ -289,18 +289,22 @@ def test_jobs_that_others_take_leave_a_wide_watch_list_as_it_was() -> None:
     end = owner.link()
     end.attach(1)
     end.attach(2)
+    owner.core.engine.heads.few_max = 0  # as if many other tubes had jobs
+    owner.core.engine.heads.many_min = 0
     names = [name for name in (b"t%d" % n for n in range(100)) if owner.core.config.topology.slot_of_name(name) == 0]
     for request, name in enumerate(names[:5], 1):
         end.words(frames.WATCH, 1, request, body=name)
     end.words(frames.USE, 2, 1, body=names[0])
     end.words(frames.WATCH, 2, 2, body=names[0])
+    put(end, 2, 3)
     end.take()
-    for request in range(3, 303, 3):
+    wide = [each for same in owner.core.engine.sets.values() for each in same if len(each.tubes) == 6]
+    assert [each.best() is not None for each in wide] == [True]  # from here on it is told of better heads
+    for request in range(4, 304, 3):
         put(end, 2, request)
         end.plain(frames.RESERVE, 2, request + 1)
         job = end.take()[-1].words(2)[1]
         end.words(frames.DELETE, 2, request + 2, job)
         assert opcodes(end.take()) == [frames.REPLY]
-    wide = [each for same in owner.core.engine.sets.values() for each in same if len(each.tubes) == 6]
     assert [len(each.candidates) for each in wide] == [1]
     check_engine(owner.core.engine)

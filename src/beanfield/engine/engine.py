@@ -72,7 +72,7 @@ class Engine(WaitingRoom):
             old.key = key
             self._list(old)
         else:
-            fresh = WatchSet(session.gate, key)
+            fresh = WatchSet(session.gate, self.heads, key)
             if old is not None:
                 for each in old.tubes:
                     fresh.add(each)
@@ -100,7 +100,7 @@ class Engine(WaitingRoom):
                 old.key = key
                 self._list(old)
             else:
-                fresh = WatchSet(session.gate, key)
+                fresh = WatchSet(session.gate, self.heads, key)
                 for each in old.tubes:
                     if each is not tube:
                         fresh.add(each)
@@ -281,6 +281,7 @@ class Engine(WaitingRoom):
                 self._end_pause(tube)
             return
         tube.pause_until_ns = now_ns + delay_s * SECOND
+        self.heads.update(tube)
         self.events.update(tube)
         # A job of this tube held for an offer can be had by nobody now: last words may be due.
         self.note_loss(tube)

@@ -43,6 +43,10 @@ def check_engine(engine: Engine) -> None:
             _check_set(engine, each)
     for tube in engine.events.items:
         assert tube.event_ns != NEVER
+    heads = [tube for tube in tubes if len(tube.ready.items) != 0 and tube.pause_until_ns == 0]
+    assert len(heads) == len(engine.heads.tubes)
+    for tube in heads:
+        assert engine.heads.tubes[tube.head_at] is tube
 
 
 def _check_tube(engine: Engine, tube: Tube) -> None:
@@ -137,12 +141,18 @@ def _check_set(engine: Engine, watched: WatchSet) -> None:
         assert tube.sets[watched.back[position]] is watched
         held += len(tube.held.items)
         elsewhere += tube.reserved_elsewhere(link)
-    for candidate in watched.candidates:
-        assert candidate.replaced or watched.entered[watched.at[candidate.tube.index]] is candidate
-    assert sum(1 for entry in watched.entered if entry is not None) == sum(not c.replaced for c in watched.candidates)
+    if engine.heads.wide and watched.era == engine.heads.era:
+        _check_candidates(watched)
     assert held == watched.held_count
     assert elsewhere == watched.reserved_elsewhere
     _check_best(watched)
+
+
+def _check_candidates(watched: WatchSet) -> None:
+    current = [candidate for candidate in watched.candidates if not candidate.replaced]
+    for candidate in current:
+        assert watched.entered[watched.at[candidate.tube.index]] is candidate
+    assert len(current) == sum(1 for entry in watched.entered if entry is not None)
 
 
 def _check_best(watched: WatchSet) -> None:

@@ -15,7 +15,7 @@ from beanfield.engine.heap import TimeHeap
 from beanfield.engine.job import BURIED, DELAYED, GONE, NOWHERE, READY, RESERVED, SHIFT, Job, counted
 from beanfield.engine.session import Session
 from beanfield.engine.table import JobTable
-from beanfield.engine.tube import NEVER, Tube, TubeHeap
+from beanfield.engine.tube import NEVER, Heads, Tube, TubeHeap
 from beanfield.pages import OwnerCounters
 from beanfield.routing import Topology
 from beanfield.wal.journal import Journal
@@ -45,6 +45,7 @@ class Store:
         self.tube_at: list[Tube | None] = []
         self.tube_free: list[int] = []
         self.events: TubeHeap = TubeHeap()
+        self.heads: Heads = Heads()
         self.sessions: list[Session | None] = []
         self.session_free: list[int] = []
         self.now_ns: i64 = 0
@@ -225,6 +226,8 @@ class Store:
         assert job.state == READY
         assert job.holder == NOWHERE
         tube.ready.remove(job)
+        if len(tube.ready.items) == 0:
+            self.heads.update(tube)
         self._uncount_ready(job, tube)
 
     def _uncount_ready(self, job: Job, tube: Tube) -> None:
@@ -275,8 +278,9 @@ class Store:
     # ---------------------------------------------------------------- ready jobs and those who wait for them
 
     def _head_better(self, tube: Tube, job: Job) -> None:
-        """`job` has become the head of the ready heap: every set of several tubes must know."""
-        if tube.pause_until_ns == 0:
+        """`job` has become the head of the ready heap: with many such tubes, every set of several tubes must know."""
+        self.heads.update(tube)
+        if self.heads.wide and tube.pause_until_ns == 0:
             for each in tube.sets:
                 each.enter(tube, job)
 

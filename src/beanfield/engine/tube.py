@@ -16,6 +16,9 @@ if TYPE_CHECKING:
 
 NEVER: Final[i64] = NEVER_NS
 NOT_QUEUED: Final[i64] = -1
+# Up to so many tubes with a job to grant are looked through; far enough apart not to change with every job.
+HEADS_FEW_MAX: Final[i64] = 16
+HEADS_MANY_MIN: Final[i64] = 8
 
 
 @mypyc_attr(native_class=True)
@@ -44,6 +47,7 @@ class Tube:
         self.pause_ns: i64 = 0  # length of the running pause
         self.pause_until_ns: i64 = 0  # 0: not paused
         self.sets: list[WatchSet] = []  # the watch sets this tube is in
+        self.head_at: i64 = NOT_QUEUED  # position in the engine's list of tubes with a job to grant
         # The soonest of: first delay ends, pause ends. Key of the engine's heap of tubes.
         self.event_ns: i64 = NEVER
         self.event_at: i64 = NOT_QUEUED
@@ -94,6 +98,44 @@ class Tube:
         self.reserved_by[link] += change
         self.reserved_count += change
         assert self.reserved_count >= 0
+
+
+@mypyc_attr(native_class=True)
+class Heads:
+    """The tubes of the slot that have a job to grant now: ready, not held, not paused.
+
+    While they are few, a watch set looks through them; only when they are many (`wide`) does each set keep a heap of
+    its own, for which every better head must be told to every set. `era` counts how often they became many.
+    """
+
+    def __init__(self) -> None:
+        self.tubes: list[Tube] = []
+        self.wide: bool = False
+        self.era: i64 = 0
+        self.few_max: i64 = HEADS_FEW_MAX
+        self.many_min: i64 = HEADS_MANY_MIN
+
+    def update(self, tube: Tube) -> None:
+        """After the ready heap of the tube has become empty or not, or its pause began or ended."""
+        grantable = len(tube.ready.items) != 0 and tube.pause_until_ns == 0
+        at = tube.head_at
+        if grantable == (at != NOT_QUEUED):
+            return
+        tubes = self.tubes
+        if grantable:
+            tube.head_at = len(tubes)
+            tubes.append(tube)
+            if not self.wide and len(tubes) > self.few_max:
+                self.wide = True
+                self.era += 1
+            return
+        tube.head_at = NOT_QUEUED
+        last = tubes.pop()
+        if last is not tube:
+            tubes[at] = last
+            last.head_at = at
+        if len(tubes) < self.many_min:
+            self.wide = False
 
 
 @mypyc_attr(native_class=True)

@@ -273,6 +273,8 @@ class WaitingRoom(Store):
         assert not session.queued and session.held is None
         tube = self.tube_of(job)
         tube.ready.remove(job)
+        if len(tube.ready.items) == 0:
+            self.heads.update(tube)
         tube.held.push(job)
         for each in tube.sets:
             each.held_count += 1

@@ -1,10 +1,10 @@
 """A watch set: tubes of this slot watched together, shared by all sessions of one link that watch just these.
 
 Three things hang on it, so that nothing is ever searched over the tubes a session watches:
-- the candidates: for each tube with a job to grant, one entry whose key is not worse than the key of the job at the
-  head of that tube. A head that gets better than its entry is entered at once (engine), one that gets worse is noticed
-  when its entry comes to the top here. So jobs that come and go in order leave one entry for their tube, however many
-  sets watch it;
+- the choice of a job: while only few tubes of the slot have a job to grant (tube.Heads), these are looked through,
+  and a put costs the same however many sets watch its tube. Otherwise there are candidates: for each tube with a job
+  to grant, one entry whose key is not worse than the key of the job at the head of that tube. A head that gets better
+  than its entry is entered at once (engine), one that gets worse is noticed when its entry comes to the top here;
 - the waiters, in order of arrival (sets are per link, so that a link that cannot be written to is passed over whole);
 - two counts that say whether a last word needs care: jobs held, and jobs reserved through other links.
 A set of one tube, the common case, has no candidates: it looks at the tube.
@@ -16,7 +16,7 @@ from mypy_extensions import i64, mypyc_attr
 
 from beanfield.engine.job import Job
 from beanfield.engine.session import Gate, Session
-from beanfield.engine.tube import Tube
+from beanfield.engine.tube import Heads, Tube
 
 # Stale candidates are cleared out when there are this many more than tubes.
 CANDIDATES_SPARE: Final[i64] = 16
@@ -60,12 +60,23 @@ def ahead(a: Candidate, b: Candidate) -> bool:
     return a.id < b.id
 
 
+def comes_before(a: Job, b: Job) -> bool:
+    """The same order, of jobs."""
+    if a.priority_code != b.priority_code:
+        return a.priority_code < b.priority_code
+    if a.created_ns != b.created_ns:
+        return a.created_ns < b.created_ns
+    return a.id < b.id
+
+
 @mypyc_attr(native_class=True)
 class WatchSet:
     """Shared by `session_count` sessions of one gate."""
 
-    def __init__(self, gate: Gate, key: int) -> None:
+    def __init__(self, gate: Gate, heads: Heads, key: int) -> None:
         self.gate: Gate = gate
+        self.heads: Heads = heads
+        self.era: i64 = 0  # of heads, for which the candidates hold; others are rebuilt when they are needed
         self.key: int = key  # exclusive or of the tubes' and the gate's marks: equal sets have equal keys
         self.tubes: list[Tube] = []
         self.at: dict[int, int] = {}  # tube index -> position in tubes
@@ -94,10 +105,7 @@ class WatchSet:
         tube.sets.append(self)
         self.held_count += len(tube.held.items)
         self.reserved_elsewhere += tube.reserved_elsewhere(self.gate.index)
-        if len(self.tubes) == 2:
-            self._enter_head(self.tubes[0])
-        if len(self.tubes) > 1:
-            self._enter_head(tube)
+        self.era = 0
 
     def remove(self, tube: Tube) -> None:
         position: i64 = self.at.pop(tube.index)
@@ -112,14 +120,7 @@ class WatchSet:
             self.at[last.index] = position
         self.held_count -= len(tube.held.items)
         self.reserved_elsewhere -= tube.reserved_elsewhere(self.gate.index)
-        kept: list[Candidate] = []
-        if len(self.tubes) > 1:
-            for candidate in self.candidates:
-                if candidate.tube is not tube and not candidate.replaced:
-                    kept.append(candidate)
-        elif len(self.tubes) == 1:
-            self.entered[0] = None
-        self._build(kept)
+        self.era = 0
 
     def dissolve(self) -> None:
         """Leaves all tubes; the set is not used again."""
@@ -151,6 +152,10 @@ class WatchSet:
             if len(items) == 0 or tube.pause_until_ns != 0:
                 return None
             return items[0]
+        if not self.heads.wide:
+            return self._best_of_few()
+        if self.era != self.heads.era:
+            self._rebuild()
         candidates = self.candidates
         while len(candidates) != 0:
             top = candidates[0]
@@ -169,9 +174,18 @@ class WatchSet:
             self._down(top, 0)
         return None
 
+    def _best_of_few(self) -> Job | None:
+        best: Job | None = None
+        for tube in self.heads.tubes:
+            if tube.index in self.at:
+                job = tube.ready.items[0]
+                if best is None or comes_before(job, best):
+                    best = job
+        return best
+
     def enter(self, tube: Tube, job: Job) -> None:
-        """The head of `tube` has become `job`, which is better than what it was."""
-        if len(self.tubes) == 1:
+        """The head of `tube` has become `job`, which is better than what it was. Only told while heads are many."""
+        if len(self.tubes) == 1 or self.era != self.heads.era:
             return
         position: i64 = self.at[tube.index]
         before = self.entered[position]
@@ -181,30 +195,24 @@ class WatchSet:
             before.replaced = True
         candidates = self.candidates
         if len(candidates) >= 2 * len(self.tubes) + CANDIDATES_SPARE:
-            self._build([])
-            for place in range(len(self.tubes)):
-                self.entered[place] = None
-            for each in self.tubes:
-                self._enter_head(each)
+            self._rebuild()
             return
         candidate = Candidate(tube, job)
         self.entered[position] = candidate
         candidates.append(candidate)
         self._up(candidate, len(candidates) - 1)
 
-    def _enter_head(self, tube: Tube) -> None:
-        items = tube.ready.items
-        if len(items) != 0 and tube.pause_until_ns == 0:
-            candidate = Candidate(tube, items[0])
-            self.entered[self.at[tube.index]] = candidate
-            self.candidates.append(candidate)
-            self._up(candidate, len(self.candidates) - 1)
-
-    def _build(self, kept: list[Candidate]) -> None:
+    def _rebuild(self) -> None:
+        """The candidates anew, from all tubes that have a job to grant."""
+        self.era = self.heads.era
+        self.entered = [None] * len(self.tubes)
         self.candidates = []
-        for candidate in kept:
-            self.candidates.append(candidate)
-            self._up(candidate, len(self.candidates) - 1)
+        for tube in self.heads.tubes:
+            if tube.index in self.at:
+                candidate = Candidate(tube, tube.ready.items[0])
+                self.entered[self.at[tube.index]] = candidate
+                self.candidates.append(candidate)
+                self._up(candidate, len(self.candidates) - 1)
 
     def _up(self, candidate: Candidate, at: i64) -> None:
         candidates = self.candidates
