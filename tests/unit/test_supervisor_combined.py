@@ -1,10 +1,9 @@
 """The supervisor's decisions without frontends: the only owner is also the door for clients."""
 
-from tests.unit.test_supervisor_core import Bench, kinds
-
 from beanfield.constants import RESTART_NS_MIN
 from beanfield.ipc.frames import ROLE_OWNER
 from beanfield.supervisor import core_actions as act
+from tests.unit.test_supervisor_core import Bench, kinds
 
 
 def test_without_frontends_the_owner_accepts_once_it_serves_and_again_after_a_restart():

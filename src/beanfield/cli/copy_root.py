@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 from beanfield.cli.progress import BYTES, JOBS, Progress
 from beanfield.io.new_root import NewRoot
-from beanfield.io.root_view import RootView
 from beanfield.io.read_only_disk import ReadOnlyDisk
+from beanfield.io.root_view import RootView
 from beanfield.offline.copying import Copying
 from beanfield.offline.inspection import SlotFigures, read_slot
 from beanfield.routing import Topology

@@ -9,8 +9,8 @@ from typing import Final
 
 from beanfield.constants import EXIT_BAD_DATA, EXIT_DISK
 from beanfield.engine.job import Job
-from beanfield.io.root import SLOTS_NAME, RootFault, begin_root, finish_root, read_topology
 from beanfield.io.disk import RealDisk
+from beanfield.io.root import SLOTS_NAME, RootFault, begin_root, finish_root, read_topology
 from beanfield.offline.slot_writer import SlotFull, SlotWriter
 from beanfield.routing import Topology
 from beanfield.wal.disk import DiskFault

@@ -4,6 +4,7 @@ import os
 
 from beanfield.io.disk import RealDisk
 
+
 class ReadOnlyDisk(RealDisk):
     """Takes no lock and opens no file for writing; what would change one is a bug."""
 
