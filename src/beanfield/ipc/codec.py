@@ -42,7 +42,10 @@ class FrameBuffer:
         self.end: i64 = 0  # first byte behind the frame
 
     def receive(self, data: bytes) -> None:
-        """Appends input. At most one incomplete frame is ever carried over, so the copy is bounded by its limit."""
+        """Appends input. What is carried over is copied: an incomplete frame, or more where the reader had to stop.
+
+        Whoever stops reading frames must stop receiving soon (owner/core.py pauses the link), or the copies add up.
+        """
         rest: i64 = self.held_bytes()
         if rest == 0:
             self.data = data
