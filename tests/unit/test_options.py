@@ -159,7 +159,11 @@ def test_long_options_take_both_forms_and_override_the_environment():
         (["--slots", "-1"], "invalid number for --slots (1 to 256): -1"),
         (["--slots"], "option requires an argument: --slots"),
         (["--slot"], "unknown option: --slot"),
-        (["--frontends", "0", "--slots", "2"], "without frontend processes there is one slot, not 2"),
+        (["--frontends", "257"], "invalid number for --frontends (0 to 256): 257"),
+        (
+            ["--frontends", "0", "--slots", "2"],
+            "without frontend processes there is one slot, not 2: leave --frontends 0 out, or say --slots 1",
+        ),
         (["--partitions", "5000"], "invalid number for --partitions (1 to 4096): 5000"),
         (["--slots", "9", "--partitions", "8"], "9 slots need as many partitions or more, not 8"),
         (["--slot-wait", "soon"], "invalid number of seconds for --slot-wait: soon"),
@@ -184,6 +188,11 @@ def test_serve_help_shows_every_option_on_stdout():
     for option in ("--partitions", "--slot-wait", "--hang-timeout", "--memory", "--body-memory", "--version"):
         assert f" {option} " in ending.out
     assert max(len(line) for line in ending.out.splitlines()) <= 120
+
+
+def test_short_help_and_version_of_serve_are_the_long_ones():
+    for short, long in (("-h", "--help"), ("-Vh", "--help"), ("-v", "--version")):
+        assert vars(ending_of(serve, short)) == vars(ending_of(serve, long))
 
 
 def test_one_job_of_the_largest_size_always_fits_into_body_memory():

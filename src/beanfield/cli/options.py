@@ -113,7 +113,7 @@ def parse_beanfieldd(arguments: list[str], environment: dict[str, str], program:
         argument = queue.pop(0)
         if len(argument) < 2 or argument[0] != "-":
             raise _misuse(program, f"unknown argument: {argument}", usage)
-        _take_letters(options, argument, queue, usage, help_on_stderr=True)
+        _take_letters(options, argument, queue, usage)
     return _checked(options)
 
 
@@ -142,7 +142,7 @@ def parse_serve(arguments: list[str], environment: dict[str, str], program: str)
         elif len(argument) < 2 or argument[0] != "-":
             raise _misuse(program, f"unknown argument: {argument}", hint)
         else:
-            _take_letters(options, argument, queue, hint, help_on_stderr=False)
+            _take_letters(options, argument, queue, hint, usage)
     return _checked(options)
 
 
@@ -155,8 +155,13 @@ def version_text() -> str:
 
 
 # ---------------------------------------------------------------- single options
-def _take_letters(options: ServeOptions, argument: str, queue: list[str], usage: str, help_on_stderr: bool) -> None:
-    """One argument of bundled letters; a value may be the rest of it or the next argument."""
+def _take_letters(
+    options: ServeOptions, argument: str, queue: list[str], usage: str, long_help: str | None = None
+) -> None:
+    """One argument of bundled letters; a value may be the rest of it or the next argument.
+
+    long_help: of a command with long options, whose -h and -v are --help and --version. beanstalkd's go to stderr.
+    """
     position = 1
     while position < len(argument):
         letter = argument[position]
@@ -176,9 +181,9 @@ def _take_letters(options: ServeOptions, argument: str, queue: list[str], usage:
         elif letter in "cn":
             options.warnings.append(f"-{letter} flag was removed. binlog is always compacted.")
         elif letter == "h":
-            raise Ending(0, err=usage) if help_on_stderr else Ending(0, out=usage)
+            raise Ending(0, err=usage) if long_help is None else Ending(0, out=long_help)
         elif letter == "v":
-            raise Ending(0, out=f"beanstalkd {PROTOCOL_VERSION}\n")
+            raise Ending(0, out=f"beanstalkd {PROTOCOL_VERSION}\n" if long_help is None else version_text())
         else:
             # beanstalkd shows what is left, from the character before the one it does not know.
             raise _misuse(options.program, f"unknown flag: {argument[position - 2 :]}", usage)
@@ -224,7 +229,7 @@ def _take_long(options: ServeOptions, name: str, value: str, source: str, usage:
     if name == "slots":
         options.slots = _count(options, value, source, SLOTS_MAX, usage)
     elif name == "frontends":
-        options.frontends = 0 if value == "0" else _count(options, value, source, FRONTENDS_MAX, usage)
+        options.frontends = _count(options, value, source, FRONTENDS_MAX, usage, smallest=0)
     elif name == "partitions":
         options.partitions = _count(options, value, source, PARTITIONS_MAX, usage)
     elif name == "slot-wait":
@@ -248,7 +253,8 @@ def _checked(options: ServeOptions) -> ServeOptions:
     if options.frontends == 0 and options.slots is not None and options.slots != 1:
         raise Ending(
             EXIT_USAGE,
-            err=f"{options.program}: without frontend processes there is one slot, not {options.slots}\n",
+            err=f"{options.program}: without frontend processes there is one slot, not {options.slots}: "
+            "leave --frontends 0 out, or say --slots 1\n",
         )
     return options
 
@@ -270,9 +276,9 @@ def _scanned(options: ServeOptions, text: str, usage: str) -> int:
     return (U64_MAX + 1 - value) & U64_MAX if negative else value
 
 
-def _count(options: ServeOptions, text: str, source: str, largest: int, usage: str) -> int:
-    if not (text.isascii() and text.isdigit() and len(text) <= 9 and 1 <= int(text) <= largest):
-        raise _misuse(options.program, f"invalid number for {source} (1 to {largest}): {text}", usage)
+def _count(options: ServeOptions, text: str, source: str, largest: int, usage: str, smallest: int = 1) -> int:
+    if not (text.isascii() and text.isdigit() and len(text) <= 9 and smallest <= int(text) <= largest):
+        raise _misuse(options.program, f"invalid number for {source} ({smallest} to {largest}): {text}", usage)
     return int(text)
 
 
