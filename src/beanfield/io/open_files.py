@@ -44,7 +44,7 @@ class OpenFiles:
 
     @contextlib.contextmanager
     def using(self, name: str, writing: bool = False, syncing: bool = False) -> Iterator[int]:
-        """The descriptor, opened if need be, not closed meanwhile. OSError of the opener, or of what is done with it."""
+        """The descriptor, opened if need be, not closed meanwhile. OSError of the opener or of what is done with it."""
         with self._lock:
             entry = self._files.get(name)
             if entry is None:
