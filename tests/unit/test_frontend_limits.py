@@ -263,3 +263,17 @@ def test_bodies_that_a_link_has_not_taken_count_in_the_budget() -> None:
     f.core.link_unsent(f.handles[0], 90_000, f.now)
     f.say(client, b"put 0 0 1 50000\r\n" + b"x" * 20_000)
     assert f.say(client, b"x" * 30_000 + b"\r\n") == b"OUT_OF_MEMORY\r\n"
+
+
+def test_whole_bodies_that_wait_for_their_slot_stay_within_the_budget() -> None:
+    f = Frontend(job_bytes_max=60_000, body_memory_bytes=100_000)
+    clients = [f.open() for _ in range(4)]
+    f.frames()
+    f.bring_down(0)
+    body = b"x" * 40_000
+    replies = [f.say(client, b"put 0 0 1 40000\r\n%b\r\n" % body) for client in clients]
+    assert replies == [b"", b"", b"OUT_OF_MEMORY\r\n", b"OUT_OF_MEMORY\r\n"]
+    assert f.core.body_bytes == 80_000
+    f.bring_up(0, 2)
+    assert [frame.name for frame in f.frames()].count("PUT") == 2
+    assert f.core.body_bytes == 0

@@ -349,3 +349,17 @@ def test_a_session_that_holds_a_job_elsewhere_asks_even_one_owner() -> None:
     assert f.frame(0).name == "LAST"
     f.pass_time(ASK_NS)
     assert (f.replies(client), f.frame(0).name) == (b"DEADLINE_SOON\r\n", "DROP")
+
+
+def test_a_pipelined_reserve_counts_when_its_turn_comes() -> None:
+    f = Frontend()
+    client = f.open()
+    f.frames()
+    f.say(client, b"reserve-with-timeout 5\r\nreserve\r\nreserve\r\n")
+    run = f.frame()
+    assert run.name == "RESERVE_RUN"
+    assert (f.core.counters.cmd_reserve, f.core.counters.cmd_reserve_with_timeout) == (0, 0)
+    f.reserved(run, 1)  # one of three
+    assert (f.core.counters.cmd_reserve, f.core.counters.cmd_reserve_with_timeout) == (1, 1)
+    f.reserved(f.frame(), 2)
+    assert (f.core.counters.cmd_reserve, f.core.counters.cmd_reserve_with_timeout) == (2, 1)

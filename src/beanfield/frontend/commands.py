@@ -174,6 +174,12 @@ def _put(state: FrontendState, session: Session) -> bool:
         return True
     seat = session.use_seat
     assert seat is not None
+    if not seat.link.is_up() and session.flight == 0 and session.wait == FREE:
+        # It would have to wait here for its slot: only if there is room for its body.
+        held_bytes: i64 = state.body_bytes - session.body_bytes + len(parser.body) + state.links_bytes()
+        if held_bytes > state.config.body_memory_bytes:
+            state.answer(session, replies.OUT_OF_MEMORY)
+            return True
     if not reach(state, session, seat):
         return False
     if len(parser.body) > CHUNK_BYTES:

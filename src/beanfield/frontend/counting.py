@@ -31,10 +31,8 @@ def count(state: FrontendState, session: Session, op: i64) -> None:
     if op == ops.OP_PUT:
         _count_put(state, session)
         state.mark_producer(session)
-    elif op == ops.OP_RESERVE:
-        counters.cmd_reserve += 1
-    elif op == ops.OP_RESERVE_TIMEOUT:
-        counters.cmd_reserve_with_timeout += 1
+    elif op == ops.OP_RESERVE or op == ops.OP_RESERVE_TIMEOUT:
+        pass  # parsed ahead of its turn: count_reserve
     elif op == ops.OP_DELETE:
         counters.cmd_delete += 1
     elif op == ops.OP_RELEASE:
@@ -55,6 +53,14 @@ def count(state: FrontendState, session: Session, op: i64) -> None:
         _count_fault(state, session, op)
     else:
         _count_inspection(state, op)
+
+
+def count_reserve(state: FrontendState, timeout_s: i64) -> None:
+    """One of those parsed ahead has become the current command. timeout_s below 0: it may wait for ever."""
+    if timeout_s < 0:
+        state.counters.cmd_reserve += 1
+    else:
+        state.counters.cmd_reserve_with_timeout += 1
 
 
 def _trace(state: FrontendState, session: Session, op: i64) -> None:

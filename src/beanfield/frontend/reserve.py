@@ -17,6 +17,7 @@ from mypy_extensions import i64
 from beanfield.constants import ASK_NS, LAST_WORD_NS, NEVER_NS, NS_PER_S, RUN_RESERVES_MAX
 from beanfield.errors import LinkFault
 from beanfield.frontend import deadlines
+from beanfield.frontend.counting import count_reserve
 from beanfield.frontend.references import leave_behind
 from beanfield.frontend.session import (
     ASKED,
@@ -66,6 +67,7 @@ def begin(state: FrontendState, session: Session) -> bool:
             return True
     state.mark_worker(session)
     timeout_s: i64 = session.ahead[0]
+    count_reserve(state, timeout_s)
     session.wait = RESERVE
     session.began_ns = now_ns
     session.timeout_ns = NEVER_NS if timeout_s < 0 else now_ns + timeout_s * NS_PER_S
@@ -447,6 +449,8 @@ def granted(state: FrontendState, seat: Seat, count: i64) -> None:
         if count > len(session.ahead):
             raise LinkFault(ERROR_FRAME, f"{count} grants for a run of {len(session.ahead)}")
         session.run_allowed = count == len(session.ahead)
+        for timeout_s in session.ahead[:count]:
+            count_reserve(state, timeout_s)
         del session.ahead[:count]
         session.received_ns = state.now_ns
         state.free(session)
