@@ -42,6 +42,8 @@ def head_of_line() -> Line:
             "kernel": platform.release(),
             "python": platform.python_version(),
         },
+        # What else the machine was doing: with more than a core's worth of it, figures say little and ratios less.
+        "load_average": round(os.getloadavg()[0], 1),
     }
 
 
