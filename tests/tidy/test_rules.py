@@ -42,7 +42,7 @@ BAD = [
     (rules.names, ENGINE, "class TubeManager: ...\n"),
     (rules.names, "src/beanfield/common/job.py", ""),
     (rules.left_behind, ENGINE, "# TODO: later\n"),
-    (rules.machine_paths, ENGINE, 'ROOT = "/work/main"\n'),
+    (rules.machine_paths, ENGINE, 'ROOT = "/home/somebody/beanfield"\n'),
     (rules.no_skips, "tests/unit/test_job.py", "@pytest.mark.skip\ndef test_a_job_waits(): ...\n"),
     (rules.no_skips, "tests/unit/test_job.py", "from pytest import skip\nskip('no')\n"),
     (rules.no_skips, "tests/unit/test_job.py", "@pytest.mark.xfail\ndef test_a_job_waits(): ...\n"),
