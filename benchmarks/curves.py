@@ -16,6 +16,7 @@ import random
 import re
 import resource
 import select
+import signal
 import statistics
 import sys
 from dataclasses import dataclass
@@ -207,6 +208,8 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--shape", default=COMBINED, choices=SHAPE_OPTIONS)
     parser.add_argument("--svg", type=Path, help="where to draw them")
     given = parser.parse_args(arguments)
+    # Ended from outside, its servers end with it.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
     ours = f"Beanfield {given.shape}"
