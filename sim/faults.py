@@ -199,6 +199,7 @@ class FaultMaker:
 
     def stop(self) -> None:
         self.running = False
+        self.server.ambush_ns = 0
         self.disks.stop()
         if self.drained:
             self.server.supervisor.drain(False)

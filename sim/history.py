@@ -20,7 +20,8 @@ if TYPE_CHECKING:
     from beanfield.wal.replay import Replay
     from sim.world import World
 
-STATE: Final = 5  # places in Facts
+CREATED: Final = 1  # places in Facts
+STATE: Final = 5
 WHEN: Final = 6
 RESERVES: Final = 7
 TIMEOUTS: Final = 8
@@ -160,12 +161,34 @@ def facts_found(replay: "Replay") -> dict[Key, Facts]:
     return found
 
 
+class Ages:
+    """created_ns over all slots: what is put is never older than what was put or found before, whatever the wall clock
+    did between two runs of the server. What is lost is nobody's elder."""
+
+    def __init__(self) -> None:
+        self.newest_ns = 0
+
+    def new_run(self) -> None:
+        self.newest_ns = 0
+
+    def found(self, found: dict[Key, Facts]) -> None:
+        for key, facts in found.items():
+            if isinstance(key, int) and isinstance(facts[CREATED], int):
+                self.newest_ns = max(self.newest_ns, facts[CREATED])
+
+    def given(self, job: Job) -> None:
+        if job.created_ns < self.newest_ns:
+            raise Violation(f"job {job.id} is as old as {job.created_ns}, and {self.newest_ns} was given out before")
+        self.newest_ns = int(job.created_ns)
+
+
 class WatchedJournal(Journal):
     """The journal that an owner is given: WalJournal, with a history of what it is told and of what it releases."""
 
-    def __init__(self, world: "World", inner: "WalJournal", history: History, planted: str) -> None:
+    def __init__(self, world: "World", inner: "WalJournal", history: History, ages: Ages, planted: str) -> None:
         super().__init__()
         self.world = world
+        self.ages = ages
         self.inner = inner
         self.history = history
         self.planted = planted
@@ -202,6 +225,7 @@ class WatchedJournal(Journal):
 
     def put(self, job: Job, tube_name: bytes) -> None:
         self.history.new_id(job.id)
+        self.ages.given(job)
         self.inner.put(job, tube_name)
         self._entered(job, tube_name)
 

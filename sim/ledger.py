@@ -258,7 +258,8 @@ class Ledger:
             if 0 < record.deleted_ns < safe_until_ns:
                 raise Violation(f"slot {slot} finds job {id_}, whose delete was answered at {record.deleted_ns}")
             record.deleted_ns = 0
-            self._check_parameters(slot, record, facts)
+            if facts[4] != record.ttr_s:
+                raise Violation(f"slot {slot}: job {id_} was put with TTR {record.ttr_s}, has {facts[4]}")
         for record in self.records:
             if record.id and self.topology.slot_of_id(record.id) != slot or record.id in jobs:
                 continue
@@ -268,11 +269,6 @@ class Ledger:
                 record.dead_ns = now_ns
             elif not record.acknowledged_ns and safe_until_ns < NEVER_NS:
                 record.delete_sent = True  # it may have been put, and its answer be on its way
-
-    def _check_parameters(self, slot: int, record: JobRecord, facts: Any) -> None:
-        """What never changes, and what a client has been told that it has done last."""
-        if facts[4] != record.ttr_s:
-            raise Violation(f"slot {slot}: job {record.id} was put with TTR {record.ttr_s}, has {facts[4]}")
 
     # ---------------------------------------------------------------- at the end
     def check_against(self, slot: int, jobs: dict[int, bytes]) -> None:

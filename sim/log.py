@@ -133,7 +133,7 @@ class SimLog:
 
     def created_ns_max(self) -> int:
         assert self.recovery is not None
-        return int(self.recovery.replay.created_ns_max)
+        return 0 if self.process.server.planted == "age-forgotten" else int(self.recovery.replay.created_ns_max)
 
     def open(self) -> None:
         """Every slot has been read: from here on it writes."""
@@ -151,7 +151,8 @@ class SimLog:
         )  # fmt: skip
         self.inner = WalJournal(config, self.store.disk, opened, self.wall_offset_ns, self.jobs)
         self.store.was_opened(found)
-        self.journal = WatchedJournal(self.process.world, self.inner, self.store.history, self.process.server.planted)
+        server = self.process.server
+        self.journal = WatchedJournal(server.world, self.inner, self.store.history, server.storage.ages, server.planted)
         self.store.serves(self.journal)
 
     def first_sequence(self) -> int:

@@ -10,7 +10,7 @@ from beanfield.ipc import frames
 from beanfield.owner.core import OwnerCore
 
 IN_THE_OWNER: Final = ("lost-drop", "early-expiry", "ageless-offers", "any-take", "kept-holds", "memory-unchecked")
-IN_THE_LOG: Final = ("early-answer", "forgotten-bury", "no-sync", "ids-again")
+IN_THE_LOG: Final = ("early-answer", "forgotten-bury", "no-sync", "ids-again", "age-forgotten")
 PLANTED: Final = IN_THE_OWNER + IN_THE_LOG
 
 FIRST_FIELD: Final = frames.HEADER_BYTES

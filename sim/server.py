@@ -307,6 +307,7 @@ class Server:
         self.runs += 1
         self.run_id = b"simulated run %02d" % self.runs
         self._begin()
+        self.storage.ages.new_run()
         # After a loss of power the clock may be behind.
         self.wall_offset_ns -= self.storage.random.choice((0, 0, 0, 20)) * NS_PER_S
         self.world.after(self.storage.random.randrange(1, 300 * NS_PER_MS), self.supervisor.start)

@@ -14,7 +14,7 @@ from beanfield.wal.log import SYNC_EVERY_TURN, SYNC_NEVER
 from beanfield.wal.recovery import Recovery
 from beanfield.wal.segments import IDENTITY_NAME
 from sim.disk import SimDisk
-from sim.history import History, Key, WatchedJournal
+from sim.history import Ages, History, Key, WatchedJournal
 from sim.slot_log import Facts
 from sim.world import NS_PER_MS, NS_PER_S, Violation
 
@@ -115,6 +115,7 @@ class SlotStore:
         """A recovery has read what there is; nothing is written yet."""
         promised = self.promised_position()
         lost = self.history.check_found(found, promised, self.server.wall_ns(self.world.now_ns))
+        self.server.storage.ages.found(found)
         torn_bytes = int(recovery.torn_bytes())
         jobs = sum(isinstance(key, int) for key in found)
         self.world.trace(f"slot {self.slot}", f"is read: {jobs} jobs, {lost} changes lost, {torn_bytes} torn")
@@ -141,6 +142,7 @@ class Storage:
     def __init__(self, server: "Server") -> None:
         random = server.world.side_random("disk")
         self.random = random
+        self.ages = Ages()
         self.slots = [
             SlotStore(server, slot, Random(random.getrandbits(64)))
             for slot in range(server.options.slots if server.options.disk else 0)

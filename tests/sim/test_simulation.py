@@ -1,4 +1,4 @@
-"""Some hundreds of short simulated runs, the seeds that failed once, and proof that the simulator can find a bug.
+"""Two hundred short simulated runs, the seeds that failed once, and proof that the simulator can find a bug.
 
 One seed by hand: python -m sim --seed N --trace. docs/simulation.md tells the rest.
 """
@@ -17,13 +17,14 @@ from sim.world import Violation
 ROOT = Path(__file__).resolve().parents[2]
 STEPS = 2_000
 SEEDS_PER_TEST = 20
+SEEDS_PER_SHAPE = 15
 # Fixed once and for all: the same in every build and under every PYTHONHASHSEED.
 SEEDS_FIRST = 20_000
 # A job must be deleted between its offer and its TAKE: one seed in a hundred does that where it shows.
 FIRST_SEED_FOR = {"any-take": 150}
 
 
-@pytest.mark.parametrize("group", range(15))
+@pytest.mark.parametrize("group", range(8))
 def test_no_seed_of_this_group_breaks_an_invariant(group: int) -> None:
     first = SEEDS_FIRST + group * SEEDS_PER_TEST
     for seed in range(first, first + SEEDS_PER_TEST):
@@ -35,7 +36,7 @@ def test_no_seed_of_this_group_breaks_an_invariant(group: int) -> None:
 
 @pytest.mark.parametrize("shape", ["disk", "combined", "memory"])
 def test_no_seed_of_this_shape_breaks_an_invariant(shape: str) -> None:
-    for seed in range(SEEDS_FIRST + 1_000, SEEDS_FIRST + 1_000 + SEEDS_PER_TEST):
+    for seed in range(SEEDS_FIRST + 1_000, SEEDS_FIRST + 1_000 + SEEDS_PER_SHAPE):
         try:
             Run(seed, STEPS, shape).run()
         except Exception as error:

@@ -147,6 +147,22 @@ def test_another_owner_goes_on_with_everything() -> None:
     assert int(reply.split()[1]) > ids[4]
 
 
+def test_nobody_is_given_a_job_of_a_tube_that_was_paused_before_the_restart() -> None:
+    disk = SimDisk(random.Random(1))
+    owner = DurableOwner(disk)
+    link = client(owner)
+    put(link, 1, 1)
+    link.words(frames.PAUSE_TUBE, 1, 2, 60 * NS_PER_S, body=b"default")
+    assert lines(link.take())[-1] == b"PAUSED"
+    later = DurableOwner(disk, owner.now_ns + 10 * NS_PER_S)
+    link = client(later)
+    link.plain(frames.RESERVE, 1, 1, frames.FLAG_NOWAIT)
+    assert [each.opcode for each in link.take()] == [frames.CANCELLED]
+    later.now_ns += 50 * NS_PER_S
+    link.plain(frames.RESERVE, 1, 2, frames.FLAG_NOWAIT)
+    assert [each.opcode for each in link.take()] == [frames.RESERVED]
+
+
 def test_a_pause_does_not_outlive_its_tube() -> None:
     disk = SimDisk(random.Random(1))
     owner = DurableOwner(disk)

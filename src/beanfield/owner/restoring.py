@@ -78,6 +78,7 @@ class Restoring:
             if paused is not None and paused.job_count > 0 and until_ns > self.now_ns:
                 paused.pause_ns = pause.pause_s * SECOND
                 paused.pause_until_ns = until_ns
+                engine.heads.update(paused)
                 engine.events.update(paused)
 
 
