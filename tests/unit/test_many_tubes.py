@@ -1,10 +1,9 @@
 """Sixty thousand tubes in one server: lists of megabytes in pieces, and nothing that searches them."""
 
-from tests.unit.owner_driver import TOPOLOGY, Owner
-
 from beanfield.constants import CHUNK_BYTES, NS_PER_S
 from beanfield.engine.invariants import check_engine
 from beanfield.ipc import frames
+from tests.unit.owner_driver import TOPOLOGY, Owner
 
 TUBES = 60_000
 
