@@ -249,7 +249,7 @@ class Ledger:
                 record.delete_sent = True
 
     def slot_read(self, slot: int, jobs: dict[int, Any], safe_until_ns: int, now_ns: int) -> None:
-        """What a recovery has found (sim.slot_log.Facts by id). What was answered before safe_until_ns cannot be lost."""
+        """What a recovery found (sim.slot_log.Facts by id). What was answered before safe_until_ns cannot be lost."""
         for id_, facts in jobs.items():
             record = self.records[_number(facts[-1])]
             self._learn_id(record, id_)

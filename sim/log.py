@@ -35,7 +35,7 @@ PROBE_NAME = "probe.tmp"
 CALLS_HALF_DONE_MAX = 8
 
 
-class Helper:
+class DiskWorker:
     """A thread that performs one request after the other."""
 
     def __init__(self, log: "SimLog") -> None:
@@ -96,8 +96,8 @@ class SimLog:
         self.jobs = EngineJobs()
         self.recovery: Recovery | None = None
         self.wall_offset_ns = 0
-        self.syncs = Helper(self)
-        self.others = Helper(self)
+        self.syncs = DiskWorker(self)
+        self.others = DiskWorker(self)
         self.opened: Opened | None = None
         self.ahead_ns = 0  # a clean stop lets time pass for itself alone
 
@@ -251,7 +251,7 @@ class SimLog:
         perform(self.inner.close_cell(), self.store.disk)
         self.store.stopped_at_sequence = int(self.inner.lease.next_sequence)
 
-    def _finish(self, helper: Helper) -> None:
+    def _finish(self, helper: DiskWorker) -> None:
         if helper.event is not None:
             helper.event.cancelled = True
             helper.event = None

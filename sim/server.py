@@ -295,7 +295,7 @@ class Server:
         self.ended()
 
     def ending(self) -> None:
-        """The supervisor stops accepting: it was told to, or a child could not start, which a service manager repairs."""
+        """The supervisor stops accepting: told to, or a child could not start, which a service manager repairs."""
         self.accepting = [False] * len(self.accepting)
         if not self.storage.slots or (self.supervisor.serving and not self.stopping):
             self.over = True

@@ -1,7 +1,7 @@
 """Commands one after the other, over several connections, against the dumb model: every reply is predicted exactly.
 
 Runs when the server is whole and quiet. It is the check of order over owners and frontends: a command sees all that was
-answered before it, whichever frontend it goes through (DESIGN sections 4 and 5).
+answered before it, whichever frontend it goes through (docs/protocol.md).
 """
 
 from random import Random
@@ -165,7 +165,7 @@ class Solo:
         self.model.advance(self.world.now_ns)
         self.model.disconnect(client.name)
         if self.random.random() < 0.5:
-            # Just long enough for the end to reach its frontend. These must see it all the same (DESIGN 4).
+            # Just long enough for the end to reach its frontend. These must see it all the same (docs/protocol.md).
             self.world.run_until(self.world.now_ns + NS_PER_MS)
             other = self.random.choice(self.clients)
             if own and self.random.random() < 0.7:

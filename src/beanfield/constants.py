@@ -64,7 +64,7 @@ JOBS_PER_TURN_MAX: Final = 1_000  # an owner's turn handles no more; the rest is
 TURN_RECEIVE_BYTES_MAX: Final = 4_194_304  # received in one turn; the rest stays in the kernel until the next
 EVENTS_PER_TURN_MAX: Final = 512
 
-# ---------------------------------------------------------------- reserve over several owners (DESIGN section 5)
+# ---------------------------------------------------------------- reserve over several owners (docs/ipc.md)
 HOLD_NS: Final = 100 * NS_PER_MS  # an owner takes a hold back after this
 WITHHOLD_NS: Final = 100 * NS_PER_MS  # and withholds a last word no longer
 ASK_NS: Final = 100 * NS_PER_MS  # an owner that has not answered ASK in this time is left out of the choice

@@ -1,4 +1,4 @@
-"""An abstract model of the multi-owner reserve (DESIGN section 5), explored state by state, exhaustively.
+"""An abstract model of the multi-owner reserve (docs/ipc.md), explored state by state, exhaustively.
 
 What is modelled: owners with one tube each, frontends, one FIFO per link and direction, sessions that run a short
 script of reserves, and an environment that puts, deletes, lets time run out, half-closes (the same thing here: no time

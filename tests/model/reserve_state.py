@@ -34,7 +34,7 @@ IDLE, CHOOSING, WAITS, LAST_SENT, GONE = 0, 1, 2, 3, 4
 
 
 class Rules(NamedTuple):
-    """Each rule of DESIGN section 5 that a negative test may take away."""
+    """Each rule of docs/ipc.md that a negative test may take away."""
 
     withhold: bool = True  # CANCELLED waits while a job this request could have is held for another
     # A job that left by another way than a grant (deleted under a hold for another, or under our own offer) while a

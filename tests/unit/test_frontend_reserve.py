@@ -1,4 +1,4 @@
-"""Reserve over one owner and over several: DESIGN section 5, rule by rule, from the frontend's side."""
+"""Reserve over one owner and over several: docs/ipc.md, rule by rule, from the frontend's side."""
 
 from beanfield.constants import ASK_NS, LAST_WORD_NS
 from beanfield.ipc import frames

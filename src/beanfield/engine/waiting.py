@@ -1,8 +1,8 @@
 """Reserve requests that wait here: who is served next, holds for offers, last words.
 
-The owner's part of the rules of DESIGN section 5, "Reserve". Between two calls this always holds: no tube that is not
-paused has a job to grant while a session that could take it is queued (sessions behind a blocked or silent gate apart,
-and tubes in `unserved`, which the next turn goes on with).
+The owner's part of the rules of docs/ipc.md, "A reserve over several owners". Between two calls this always holds: no
+tube that is not paused has a job to grant while a session that could take it is queued (sessions behind a blocked or
+silent gate apart, and tubes in `unserved`, which the next turn goes on with).
 
 A request is in one of these states:
     queued              in the line of its watch set; served in order of arrival

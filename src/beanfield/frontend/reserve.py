@@ -1,4 +1,4 @@
-"""The reserve of one session, over one owner or several: DESIGN section 5, "Reserve", from the frontend's side.
+"""The reserve of one session, over one owner or several: the frontend's side of docs/ipc.md, "A reserve over several".
 
 One owner: RESERVE (it grants), several: ASK (they offer and hold), the smallest offer is TAKEn. Rules that follow from
 the exhaustive model (tests/model) and are easy to break:

@@ -14,7 +14,7 @@ from typing import Final
 from beanfield.constants import NS_PER_US
 
 PR_SET_PDEATHSIG: Final = 1
-# The supervisor takes a whole group's signals; its children obey their control socket instead (DESIGN section 6).
+# The supervisor takes a whole group's signals; its children obey their control socket instead.
 GROUP_SIGNALS: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
 
 
