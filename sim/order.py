@@ -1,9 +1,9 @@
 """Who gets which job, judged from inside: a better job that was there all the time, and holds that never end.
 
-A reserve must not be given a job while a better one, by (priority, created_ns, id) over all slots, was there for
-it from the moment it was said until it was answered. `steady` of a command is what was: ready, in a watched tube that is not
-paused, held for nobody else, at every instant the Inspector saw. It is only judged where no hold comes near its end
-(`Options.holds_are_short`), since an owner that is slow may be left out of the choice.
+A reserve must not be given a job while a better one, by (priority, created_ns, id) over all slots, was there for it
+from the moment it was said until it was answered. `steady` of a command is what was: ready, in a watched tube that is
+not paused, held for nobody else, at every instant the Inspector saw. It is only judged where no hold comes near its
+end (`Options.holds_are_short`), since an owner that is slow may be left out of the choice.
 """
 
 from typing import TYPE_CHECKING, Any, Final
