@@ -305,7 +305,12 @@ class SimClient:
 
     def _excuse(self, command: Command, word: bytes) -> bool:
         """INTERNAL_ERROR is the answer for a slot that is down; other slots do not notice."""
-        if word != b"INTERNAL_ERROR" or command.verb in WITHOUT_OWNER or self.server.options.calm():
+        if word != b"INTERNAL_ERROR" or command.verb in WITHOUT_OWNER:
+            return False
+        options = self.server.options
+        if options.words_may_be_late() and command.verb.startswith("reserve"):
+            return True
+        if options.calm():
             return False
         slots = self.server.watcher.concerned_slots(self, command)
         return any(self.server.troubled_since(slot, command.sent_ns) for slot in slots)

@@ -144,6 +144,12 @@ class Options:
         quick = quick and self.disk_latency_ns[1] <= NS_PER_MS
         return quick and self.turn_jitter_ns <= 200 * NS_PER_US and self.calm()
 
+    def words_may_be_late(self) -> bool:
+        """True if a last word may stand behind a large body for longer than a reserve waits for it (WORD_WAIT_NS)."""
+        link = self.link_nature
+        slow = link.capacity < 65_536 and link.delay_ns + link.jitter_ns > NS_PER_MS
+        return slow and self.large_bodies > 0 and self.slot_wait_ns < 2_000 * NS_PER_MS
+
     def calm(self) -> bool:
         """True if the server itself has no faults: then it never closes a connection of its own accord."""
         faults = (self.owner_crash, self.frontend_crash, self.link_cut, self.pause_short, self.pause_long)

@@ -1,4 +1,4 @@
-"""Two hundred short simulated runs, the seeds that failed once, and proof that the simulator can find a bug.
+"""More than a hundred short simulated runs, the seeds that failed once, and proof that the simulator can find a bug.
 
 One seed by hand: python -m sim --seed N --trace. docs/simulation.md tells the rest.
 """
@@ -17,14 +17,14 @@ from sim.world import Violation
 ROOT = Path(__file__).resolve().parents[2]
 STEPS = 2_000
 SEEDS_PER_TEST = 20
-SEEDS_PER_SHAPE = 15
+SEEDS_PER_SHAPE = 10
 # Fixed once and for all: the same in every build and under every PYTHONHASHSEED.
 SEEDS_FIRST = 20_000
-# A job must be deleted between its offer and its TAKE: one seed in a hundred does that where it shows.
-FIRST_SEED_FOR = {"any-take": 150}
+# These need much to come together: a job deleted between its offer and its TAKE while a better one stands elsewhere.
+FIRST_SEED_FOR = {"any-take": 150, "kept-holds": 55, "memory-unchecked": 12}
 
 
-@pytest.mark.parametrize("group", range(8))
+@pytest.mark.parametrize("group", range(5))
 def test_no_seed_of_this_group_breaks_an_invariant(group: int) -> None:
     first = SEEDS_FIRST + group * SEEDS_PER_TEST
     for seed in range(first, first + SEEDS_PER_TEST):
