@@ -140,6 +140,7 @@ class SimLog:
         recovery, options = self.recovery, self.process.server.options
         assert recovery is not None
         found = facts_found(recovery.replay)
+        self.store.stopped_at_sequence = -1  # even if it is killed in here: it leases
         nonce = b"%s %d" % (self.process.title.encode(), self.random.getrandbits(32))
         opened = open_log(recovery, self.store.disk, options.segment_bytes, nonce)
         self.opened = opened

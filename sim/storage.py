@@ -130,7 +130,6 @@ class SlotStore:
         """Now all that was found is durable, and what was not found is gone for good."""
         self.history.begin(found)
         self.cache_lost = False
-        self.stopped_at_sequence = -1
 
     def serves(self, journal: WatchedJournal) -> None:
         self.journal = journal
