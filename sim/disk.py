@@ -8,6 +8,7 @@ does: it reports the error once, forgets which sectors were dirty, and goes on s
 Faults are switched on by attributes. All chance comes from the Random that is given.
 """
 
+import copy
 import random
 
 from beanfield.wal.disk import EIO, ENOSPC, Disk, DiskFault
@@ -48,6 +49,14 @@ class SimDisk(Disk):
         self.calls = 0
         self.stop_after_calls = -1  # >= 0: the process dies before that call: SimStopped
         self.tears_writes = False  # ... or in the middle of it, if it is a write
+
+    def __deepcopy__(self, memo: dict[int, object]) -> "SimDisk":
+        """Written out: what copy does by itself loses the attributes of a subclass of a compiled class."""
+        other = SimDisk(self.chance, self.capacity_bytes)
+        memo[id(self)] = other
+        for name, value in vars(self).items():
+            setattr(other, name, copy.deepcopy(value, memo))
+        return other
 
     # ---------------------------------------------------------------- the interface
     def names(self) -> list[str]:
