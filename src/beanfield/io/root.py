@@ -85,22 +85,17 @@ def open_root(path: str) -> Root:
 
 def create_root(path: str, topology: Topology) -> Root:
     """A new root in an existing directory that counts as empty, locked. Raises RootFault."""
-    lock_descriptor = _lock(path, must_be_empty=True)
+    root = begin_root(path, topology)
     try:
-        if read_topology(path) is not None:
-            raise _bad(path, "is a data root already", "give an empty directory")
-        try:
-            _make(path, topology)
-        except OSError as error:
-            raise _disk(path, error) from error
-        return Root(path, topology, lock_descriptor)
+        finish_root(root)
     except BaseException:
-        os.close(lock_descriptor)
+        root.close()
         raise
+    return root
 
 
 def begin_root(path: str, topology: Topology) -> Root:
-    """As create_root, but without topology.json: until `finish_root`, no server and no tool takes it for a root.
+    """A new root, locked, but without topology.json: until `finish_root`, no server and no tool takes it for one.
 
     For what fills a root before anybody may use it; an unfinished one is refused by all, and has to be removed.
     """
