@@ -1,4 +1,4 @@
-"""Adds the compiled parts to the metadata of pyproject.toml: the mypyc unit and the Cython reactor.
+"""Adds the compiled parts to the metadata of pyproject.toml: the mypyc unit, and what is written in Cython.
 
 Called by build_backend/backend.py, which decides between the builds and works in a copy of the sources.
 """
@@ -14,7 +14,7 @@ sys.path.insert(0, str(ROOT / "build_backend"))
 
 from compiled_modules import compiled_modules  # noqa: E402
 
-REACTOR = "src/beanfield/io/_reactor.pyx"
+NATIVE = ("_reactor", "_sync_thread")
 
 
 def extensions() -> list[Extension]:
@@ -31,8 +31,11 @@ def extensions() -> list[Extension]:
         strip_asserts=False,
         group_name="beanfield",
     )
-    reactor = Extension("beanfield.io._reactor", [REACTOR], extra_compile_args=["-O2"])
-    return unit + cythonize([reactor], language_level=3)
+    native = [
+        Extension(f"beanfield.io.{name}", [f"src/beanfield/io/{name}.pyx"], extra_compile_args=["-O2"])
+        for name in NATIVE
+    ]
+    return unit + cythonize(native, language_level=3)
 
 
 setup(ext_modules=extensions() if os.environ.get("BEANFIELD_BUILD_COMPILED") == "1" else [])

@@ -50,6 +50,9 @@ def make_faulty():
                 raise DiskFault(EIO, "write", name)
             super().write(name, offset, data)
 
+        def begin_sync(self, name):
+            return -1 if self.said("stall") or self.said("sync") else super().begin_sync(name)
+
         def sync(self, name):
             while self.said("stall"):
                 time.sleep(0.01)

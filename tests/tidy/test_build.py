@@ -74,7 +74,7 @@ def test_the_compiled_unit_is_sorted_and_leaves_out_markers_and_what_is_cold() -
     assert "src/beanfield/ipc/frames.py" in unit
     assert not [path for path in unit if path.endswith("__init__.py")]
     assert not [path for path in unit if path.split("/")[2] in ("cli", "supervisor", "build.py")]
-    hot_io = ["src/beanfield/io/loop.py", "src/beanfield/io/page.py"]
+    hot_io = [f"src/beanfield/io/{name}.py" for name in ("log_driver", "loop", "page", "slot_log")]
     assert [path for path in unit if path.split("/")[2] == "io"] == hot_io
 
 
@@ -90,7 +90,8 @@ def test_the_interpreted_wheel_holds_the_package_its_licence_and_nothing_else(tm
     wheel = build("wheel", tmp_path)
     assert wheel.name.endswith("-py3-none-any.whl")
     names = zipfile.ZipFile(wheel).namelist()
-    assert {"beanfield/py.typed", "beanfield/io/_reactor.pyx", "beanfield/proto/parser.py"} <= set(names)
+    sources = {f"beanfield/{name}" for name in ("io/_reactor.pyx", "io/_sync_thread.pyx", "proto/parser.py")}
+    assert sources | {"beanfield/py.typed"} <= set(names)
     assert any(name.endswith("licenses/LICENSE") for name in names)
     assert {name.split("/")[0].split("-")[0] for name in names} == {"beanfield"}
 
@@ -99,6 +100,7 @@ def test_the_source_archive_holds_what_a_compiled_build_needs(tmp_path: Path) ->
     with tarfile.open(build("sdist", tmp_path)) as archive:
         names = {name.split("/", 1)[1] for name in archive.getnames() if "/" in name}
     needed = ["build_backend/backend.py", "setup.py", "pyproject.toml", "src/beanfield/io/_reactor.pyx", "LICENSE"]
+    needed += ["src/beanfield/io/_sync_thread.pyx"]
     assert set(needed) | set(compiled_modules(ROOT)) <= names
 
 

@@ -1,15 +1,18 @@
 """The log on real files with real threads: turns, a clean stop, and a process that is killed in its work."""
 
+import os
 import random
 import select
 import signal
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 
 import pytest
 
+from beanfield.constants import NEVER_NS
 from beanfield.io.disk import RealDisk
 from beanfield.io.log_driver import LogDriver
 from beanfield.wal.disk import EIO, DiskFault
@@ -171,14 +174,35 @@ def unanswered_deletes(found: SlotLog, there: set[int]) -> set[int]:
     return set(gone)
 
 
-def test_a_fault_in_a_thread_comes_out_of_collect(tmp_path: Path) -> None:
-    class FailingDisk(RealDisk):
-        def sync(self, name: str) -> None:
-            raise DiskFault(EIO, "sync", name)
+class DiskWithoutThread(RealDisk):
+    """Its syncs are requests like any other."""
 
+    def begin_sync(self, name: str) -> int:
+        return -1
+
+    def sync(self, name: str) -> None:
+        raise DiskFault(EIO, "sync", name)
+
+
+class DiskThatCannotSync(RealDisk):
+    """The kernel refuses: a pipe has nothing to be synced."""
+
+    def begin_sync(self, name: str) -> int:
+        super().begin_sync(name)
+        self.pipe = os.pipe()
+        return self.pipe[0]
+
+    def close(self) -> None:
+        for end in self.pipe:
+            os.close(end)
+        super().close()
+
+
+@pytest.mark.parametrize("kind", [DiskWithoutThread, DiskThatCannotSync])
+def test_a_fault_of_a_sync_comes_out_of_collect(tmp_path: Path, kind: type[RealDisk]) -> None:
     real = RealSlot(tmp_path, SYNC_EVERY_TURN)
     real.until_ready()
-    failing = FailingDisk(str(tmp_path))
+    failing = kind(str(tmp_path))
     driver = LogDriver(failing, real.slot.log)
     real.slot.put(b"x")
     now = time.monotonic_ns()
@@ -189,3 +213,42 @@ def test_a_fault_in_a_thread_comes_out_of_collect(tmp_path: Path) -> None:
     with pytest.raises(DiskFault, match="sync"):
         driver.collect(now)
     assert real.slot.log.released_position < real.slot.log.position
+    failing.close()
+
+
+def test_word_of_another_helper_is_not_taken_for_the_end_of_a_sync(tmp_path: Path) -> None:
+    real = RealSlot(tmp_path, SYNC_EVERY_TURN)
+    real.until_ready()
+    assert real.driver.sync_since_ns == NEVER_NS
+    slow = DiskWithStalledSync(str(tmp_path))
+    driver = LogDriver(slow, real.slot.log)
+    real.slot.put(b"x")
+    now = time.monotonic_ns()
+    real.slot.log.settle(now)
+    driver.write(now)
+    driver.submit(now)
+    os.eventfd_write(driver.descriptor, 1)
+    driver.collect(now)
+    assert driver.sync_since_ns == now
+    assert real.slot.log.released_position < real.slot.log.position
+    slow.go_on.set()
+    assert select.select([driver.descriptor], [], [], 30)[0]
+    driver.collect(now)
+    assert driver.sync_since_ns == NEVER_NS
+    assert real.slot.log.released_position == real.slot.log.position
+    slow.close()
+
+
+class DiskWithStalledSync(RealDisk):
+    """Until it may go on."""
+
+    def __init__(self, path: str) -> None:
+        super().__init__(path)
+        self.go_on = threading.Event()
+
+    def begin_sync(self, name: str) -> int:
+        return -1
+
+    def sync(self, name: str) -> None:
+        assert self.go_on.wait(30)
+        super().sync(name)

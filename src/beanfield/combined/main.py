@@ -41,6 +41,7 @@ class CombinedLoop(FrontendLoop):
         slot_log = self._log
         if slot_log is not None:
             slot_log.driver.write(now_ns)
+            slot_log.driver.submit(now_ns)
             slot_log.count()
         super().on_turn(now_ns)
         owner = self._owner
@@ -50,11 +51,9 @@ class CombinedLoop(FrontendLoop):
             log(self.title, text)
 
     def on_flushed(self, now_ns: int) -> None:
-        """Syncs and housekeeping are handed over last: nobody waits for that."""
-        slot_log = self._log
-        if slot_log is not None:
-            slot_log.driver.submit(now_ns)
-            slot_log.notice(now_ns)
+        """What the operator may have to know of the log: no client waits for that."""
+        if self._log is not None:
+            self._log.notice(now_ns)
 
     def deadline_ns(self) -> int:
         """The frontend's, and when the log may have something to tell the operator."""

@@ -8,7 +8,7 @@ What is different here is only how:
 - Received bytes go through one buffer; a bytes object is made of exactly what came.
 - The pieces of a flush are linked per handle in an array beside the outbox and sent from where they are. Only what the
   socket did not take is kept: references to the pieces, no copies.
-- The GIL is given up while waiting, not for recv and send, which do not block.
+- The GIL is given up for a poll, not for recv and send, which do not block.
 """
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_Check, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
@@ -751,9 +751,12 @@ cdef class Reactor:
         cdef int64_t until = 0
         cdef timespec timeout
         if timeout_ns <= 0:
-            count = epoll_wait(self.epoll, self.events, self.events_max, 0)
-            if count < 0 and errno != EINTR:
-                raise error(errno)
+            # Compiled code never lets go of the GIL by itself, and a thread that works for the log may wait for it.
+            with nogil:
+                count = epoll_wait(self.epoll, self.events, self.events_max, 0)
+                problem = errno
+            if count < 0 and problem != EINTR:
+                raise error(problem)
             return max(count, 0)
         if timeout_ns < NEVER:
             until = clock_ns() + timeout_ns

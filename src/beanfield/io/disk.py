@@ -8,7 +8,7 @@ import errno
 import fcntl
 import os
 
-from beanfield.io.open_files import OpenFiles
+from beanfield.io.open_files import OpenFile, OpenFiles
 from beanfield.wal.disk import Disk, DiskFault
 from beanfield.wal.segments import LOCK_NAME
 
@@ -23,6 +23,8 @@ class RealDisk(Disk):
         self.path = path
         self._files = OpenFiles(self._open)
         self._lock_file = -1
+        self._syncing: OpenFile | None = None  # between begin_sync and end_sync
+        self._writes_begun = 0  # of it, before the sync
         try:
             self._directory = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         except OSError as error:
@@ -77,22 +79,52 @@ class RealDisk(Disk):
 
     def write(self, name: str, offset: int, data: bytes) -> None:
         try:
-            with self._files.using(name, writing=True) as file:
-                written = os.pwrite(file, data, offset)
+            entry = self._files.take(name, writing=True)
+            try:
+                written = os.pwrite(entry.file, data, offset)
                 while written < len(data):
                     # Short: the disk is about to be full, or a signal came. Only the next call says which.
                     data = data[written:]
                     offset += written
-                    written = os.pwrite(file, data, offset)
+                    written = os.pwrite(entry.file, data, offset)
+            finally:
+                self._files.give_back(entry)
         except OSError as error:
             raise _fault(error, "write", name) from error
 
     def sync(self, name: str) -> None:
         try:
-            with self._files.using(name, syncing=True) as file:
-                os.fdatasync(file)
+            entry = self._files.take(name)
+            writes_begun = entry.writes
+            writes_synced = 0
+            try:
+                os.fdatasync(entry.file)
+                writes_synced = writes_begun
+            finally:
+                self._files.give_back(entry, writes_synced)
         except OSError as error:
             raise _fault(error, "sync", name) from error
+
+    def begin_sync(self, name: str) -> int:
+        """A descriptor that the caller syncs, out of the way, and then says so by end_sync. One at a time.
+
+        -1: this disk wants to be asked by `sync`.
+        """
+        assert self._syncing is None
+        try:
+            self._syncing = self._files.take(name)
+        except OSError as error:
+            raise _fault(error, "sync", name) from error
+        self._writes_begun = self._syncing.writes
+        return self._syncing.file
+
+    def end_sync(self, name: str, number: int) -> None:
+        """`number`: the errno of the sync, or 0."""
+        assert self._syncing is not None
+        self._files.give_back(self._syncing, self._writes_begun if number == 0 else 0)
+        self._syncing = None
+        if number != 0:
+            raise DiskFault(number, "sync", name)
 
     def sync_directory(self) -> None:
         try:

@@ -1,4 +1,4 @@
-"""Runs the requests of a WalJournal on a disk: writes at once, syncs in one thread, everything else in another.
+"""Runs the requests of a WalJournal on a disk: writes at once, everything else in threads.
 
 The owner's loop, once per turn:
 
@@ -6,12 +6,13 @@ The owner's loop, once per turn:
     if driver.descriptor is among them:  driver.collect(now_ns)
     core.turn(now_ns)                    ends in journal.settle
     driver.write(now_ns)
+    driver.submit(now_ns)                the disk is busy with this turn while the answers of the last one leave
     reactor.flush(core.take_outbox())    the core lets go of frames up to journal.released_position
-    driver.submit(now_ns)                last: nobody waits for it to be handed over
 
-A DiskFault out of any of these is the end of the owner: it exits at once with its own code, and what the kernel
-still shows of unsynced pages is not to be trusted (docs/wal.md, Faults). Threads only run `perform`; they never touch
-the log.
+Three threads: the sync of the segment in use, which is nearly all there is and which answers wait for, has one of its
+own (sync_thread.py); syncs of more files than that, and all housekeeping, each have one that performs requests. A
+DiskFault out of any of these is the end of the owner: it exits at once with its own code, and what the kernel
+still shows of unsynced pages is not to be trusted (docs/wal.md, Faults). Threads never touch the log.
 """
 
 import os
@@ -22,6 +23,8 @@ import time
 from collections import deque
 
 from beanfield.constants import NEVER_NS
+from beanfield.io.disk import RealDisk
+from beanfield.io.sync_thread import NOT_DONE, SyncThread
 from beanfield.wal.disk import Disk, DiskFault
 from beanfield.wal.log import WalJournal
 from beanfield.wal.requests import SYNC, Request, perform
@@ -38,15 +41,15 @@ class DiskThread:
         self._descriptor = descriptor
         self._requests: queue.SimpleQueue[Request | None] = queue.SimpleQueue()
         self.answers: deque[tuple[Request, DiskFault | None]] = deque()
-        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
-        self._thread.start()
+        self._runner = threading.Thread(target=self._run, name=name, daemon=True)
+        self._runner.start()
 
     def submit(self, request: Request) -> None:
         self._requests.put(request)
 
     def stop(self) -> None:
         self._requests.put(None)
-        self._thread.join()
+        self._runner.join()
 
     def _run(self) -> None:
         while True:
@@ -65,11 +68,13 @@ class DiskThread:
 class LogDriver:
     """One slot's log at work."""
 
-    def __init__(self, disk: Disk, log: WalJournal) -> None:
+    def __init__(self, disk: RealDisk, log: WalJournal) -> None:
         self._disk = disk
         self._log = log
         self.descriptor = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
-        self._syncs = DiskThread("log sync", disk, self.descriptor)
+        self._segment_syncs = SyncThread(self.descriptor)
+        self._segment_sync: Request | None = None  # under way
+        self._syncs = DiskThread("log syncs", disk, self.descriptor)
         self._others = DiskThread("log housekeeping", disk, self.descriptor)
         self.sync_since_ns = NEVER_NS  # when the sync that is under way was asked for; NEVER_NS: none is
 
@@ -89,9 +94,20 @@ class LogDriver:
         for request in self._log.take_requests(now_ns):
             if request.kind == SYNC:
                 self.sync_since_ns = now_ns
-                self._syncs.submit(request)
+                if not self._began_segment_sync(request):
+                    self._syncs.submit(request)
             else:
                 self._others.submit(request)
+
+    def _began_segment_sync(self, request: Request) -> bool:
+        if request.directory or len(request.names) > 1:
+            return False
+        file = self._disk.begin_sync(request.names[0])
+        if file < 0:
+            return False
+        self._segment_sync = request
+        self._segment_syncs.begin(file)
+        return True
 
     def collect(self, now_ns: int) -> None:
         """Takes in what the helpers have done."""
@@ -99,6 +115,7 @@ class LogDriver:
             os.eventfd_read(self.descriptor)
         except BlockingIOError:
             return
+        self._collect_segment_sync(now_ns)
         for helper in (self._syncs, self._others):
             while helper.answers:
                 request, fault = helper.answers.popleft()
@@ -108,6 +125,18 @@ class LogDriver:
                     self._log.completed(request, now_ns)
                 elif not self._log.refused(request, fault, now_ns):
                     raise fault
+
+    def _collect_segment_sync(self, now_ns: int) -> None:
+        request = self._segment_sync
+        if request is None:
+            return
+        number = self._segment_syncs.take()
+        if number == NOT_DONE:
+            return
+        self._segment_sync = None
+        self.sync_since_ns = NEVER_NS
+        self._disk.end_sync(request.names[0], number)
+        self._log.completed(request, now_ns)
 
     def stop(self) -> bool:
         """A clean stop: everything written, synced and marked, the lease exact. False: the disk did not answer in time.
@@ -124,6 +153,7 @@ class LogDriver:
         self.write(time.monotonic_ns())
         self._sync_now()
         perform(self._log.close_cell(), self._disk)
+        self._segment_syncs.stop()
         self._syncs.stop()
         self._others.stop()
         os.close(self.descriptor)

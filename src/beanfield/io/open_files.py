@@ -42,9 +42,8 @@ class OpenFiles:
         self._kept: list[int] = []
         self._keep()
 
-    @contextlib.contextmanager
-    def using(self, name: str, writing: bool = False, syncing: bool = False) -> Iterator[int]:
-        """The descriptor, opened if need be, not closed meanwhile. OSError of the opener or of what is done with it."""
+    def take(self, name: str, writing: bool = False) -> OpenFile:
+        """Opened if need be; not closed before it is given back. OSError of the opener."""
         with self._lock:
             entry = self._files.get(name)
             if entry is None:
@@ -54,18 +53,24 @@ class OpenFiles:
             entry.users += 1
             if writing:
                 entry.writes += 1
-            writes = entry.writes
-        done = False
+        return entry
+
+    def give_back(self, entry: OpenFile, writes_synced: int = 0) -> None:
+        """`writes_synced`: a sync is done, and so many writes had been begun before it."""
+        with self._lock:
+            entry.users -= 1
+            entry.writes_synced = max(entry.writes_synced, writes_synced)
+            if entry.doomed and entry.users == 0:
+                self._close(entry)
+
+    @contextlib.contextmanager
+    def using(self, name: str) -> Iterator[int]:
+        """The descriptor, for as long as the block takes."""
+        entry = self.take(name)
         try:
             yield entry.file
-            done = True
         finally:
-            with self._lock:
-                entry.users -= 1
-                if syncing and done and writes > entry.writes_synced:
-                    entry.writes_synced = writes
-                if entry.doomed and entry.users == 0:
-                    self._close(entry)
+            self.give_back(entry)
 
     def add(self, name: str, file: int) -> None:
         """A file that was just made; it counts as written."""

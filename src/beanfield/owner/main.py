@@ -2,8 +2,8 @@
 
 At the start it reads what it has, says so, and waits for the supervisor's OPEN, which brings the time offset of the
 run; only then it may write, and serves. It knows sockets and descriptors; what frames mean is the core's business.
-With a log each turn is: collect what the disk has done; the core's turn; write; what may leave leaves; ask the disk for
-more (io/log_driver.py). A fault of the disk ends the process at once.
+With a log each turn is: collect what the disk has done; the core's turn; write; ask the disk for more; what may leave
+leaves (io/log_driver.py). A fault of the disk ends the process at once.
 """
 
 import os
@@ -75,17 +75,16 @@ class OwnerLoop(RoleLoop):
         slot_log = self._log
         if slot_log is not None:
             slot_log.driver.write(now_ns)
+            slot_log.driver.submit(now_ns)
             slot_log.count()
         self.page.set_word(pages.PAGE_MEMORY_BYTES, self._owner.counters.memory_bytes)
         for text in self._owner.take_log():
             log(self.title, text)
 
     def on_flushed(self, now_ns: int) -> None:
-        """Syncs and housekeeping are handed over last: nobody waits for that."""
-        slot_log = self._log
-        if slot_log is not None:
-            slot_log.driver.submit(now_ns)
-            slot_log.notice(now_ns)
+        """What the operator may have to know of the log: no client waits for that."""
+        if self._log is not None:
+            self._log.notice(now_ns)
 
     def deadline_ns(self) -> int:
         """When the log may have something to tell the operator."""

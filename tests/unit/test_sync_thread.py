@@ -1,0 +1,106 @@
+"""The thread for syncs, native and pure: each file it is given is synced once and told, errors are numbers."""
+
+import errno
+import gc
+import os
+import select
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from beanfield.build import BUILD
+from beanfield.io import sync_thread
+from beanfield.io.sync_thread import NOT_DONE, PureSyncThread, SyncThread
+
+
+class Bench:
+    """A thread and the eventfd that it tells."""
+
+    def __init__(self, kind: type[SyncThread] | type[PureSyncThread]) -> None:
+        self.descriptor = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
+        self.thread = kind(self.descriptor)
+
+    def wait(self) -> int:
+        """Until it tells; how often it has told."""
+        assert select.select([self.descriptor], [], [], 30)[0]
+        return os.eventfd_read(self.descriptor)
+
+    def sync(self, file: int) -> int:
+        self.thread.begin(file)
+        assert self.wait() == 1
+        return self.thread.take()
+
+
+@pytest.fixture(params=["built", "pure"])
+def bench(request: pytest.FixtureRequest) -> Iterator[Bench]:
+    made = Bench(SyncThread if request.param == "built" else PureSyncThread)
+    yield made
+    made.thread.stop()
+    os.close(made.descriptor)
+
+
+def test_the_compiled_build_has_the_native_one() -> None:
+    native = sync_thread.SyncThread is not PureSyncThread
+    assert native == (BUILD == "compiled")
+
+
+def test_one_sync_after_the_other(bench: Bench, tmp_path: Path) -> None:
+    with open(tmp_path / "file", "wb") as file:
+        for _ in range(100):
+            file.write(b"x")
+            file.flush()
+            assert bench.sync(file.fileno()) == 0
+            assert bench.thread.take() == NOT_DONE
+
+
+def test_nothing_is_told_before_it_is_asked(bench: Bench) -> None:
+    assert bench.thread.take() == NOT_DONE
+    assert not select.select([bench.descriptor], [], [], 0)[0]
+
+
+def test_an_error_is_a_number_and_the_thread_goes_on(bench: Bench, tmp_path: Path) -> None:
+    reader, writer = os.pipe()
+    assert bench.sync(reader) == errno.EINVAL
+    os.close(reader)
+    os.close(writer)
+    assert bench.sync(reader) == errno.EBADF
+    with open(tmp_path / "file", "wb") as file:
+        assert bench.sync(file.fileno()) == 0
+
+
+def test_a_second_file_before_the_first_is_taken_is_a_bug(bench: Bench, tmp_path: Path) -> None:
+    with open(tmp_path / "file", "wb") as file:
+        bench.thread.begin(file.fileno())
+        with pytest.raises(AssertionError):
+            bench.thread.begin(file.fileno())
+        with pytest.raises(AssertionError):
+            bench.thread.stop()
+        bench.wait()
+        assert bench.thread.take() == 0
+
+
+if BUILD == "compiled":  # of the twin's thread the interpreter takes care
+
+    def test_signals_are_left_to_the_other_threads() -> None:
+        native = Bench(SyncThread)
+        masks = [
+            int(line.split()[1], 16)
+            for task in Path("/proc/self/task").iterdir()
+            for line in (task / "status").read_text().splitlines()
+            if line.startswith("SigBlk")
+        ]
+        blockable = 0x7FFFFFFF & ~(1 << 8) & ~(1 << 18)  # of the classic ones all but KILL and STOP
+        assert any(mask & blockable == blockable for mask in masks)
+        native.thread.stop()
+        os.close(native.descriptor)
+
+    def test_one_that_is_let_go_of_ends() -> None:
+        before = len(os.listdir("/proc/self/task"))
+        native = Bench(SyncThread)
+        assert len(os.listdir("/proc/self/task")) == before + 1
+        descriptor = native.descriptor
+        del native
+        gc.collect()
+        assert len(os.listdir("/proc/self/task")) == before
+        os.close(descriptor)
