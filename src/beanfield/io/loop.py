@@ -5,7 +5,7 @@
         core.turn()
         publish the counters        before any reply leaves: what a client has seen, the pages show
         reactor.flush(outbox)
-        what nobody waits for (a log's housekeeping)
+        what nobody waits for (a word to the operator)
         carry out close, pause, resume
 
 RoleLoop holds what both roles need; owner/main.py and frontend/main.py add their messages. It knows no job and no
