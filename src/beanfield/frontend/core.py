@@ -64,6 +64,11 @@ class FrontendCore(FrontendState):
         if self.default_link.is_connected():
             self.attach(seat)
 
+    def clients_received(self, handles: list[int], pieces: list[bytes], now_ns: int) -> None:
+        """As client_received, of so many clients, in this order."""
+        for handle, data in zip(handles, pieces, strict=True):
+            self.client_received(handle, data, now_ns)
+
     def client_received(self, handle: int, data: bytes, now_ns: int) -> None:
         session = self.clients[handle]
         if session is None:

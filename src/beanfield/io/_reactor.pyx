@@ -255,6 +255,9 @@ cdef class Reactor:
     cdef Queue later
     cdef object core
     cdef object client_received
+    cdef object clients_received
+    cdef list batch_handles
+    cdef list batch_pieces
     cdef object client_ended
     cdef object client_failed
     cdef object client_unsent
@@ -271,6 +274,8 @@ cdef class Reactor:
         self.turn_bytes_max = turn_receive_bytes_max
         self.events_max = events_max
         self.has_pwait2 = True
+        self.batch_handles = []
+        self.batch_pieces = []
         self.events = <epoll_event*>malloc(events_max * sizeof(epoll_event))
         self.buffer = <char*>malloc(max(CLIENT_BYTES, LINK_BYTES))
         self.vector = <iovec*>malloc(IOVECS_MAX * sizeof(iovec))
@@ -696,6 +701,7 @@ cdef class Reactor:
     cdef int take_core(self, core) except -1:
         self.core = core
         self.client_received = getattr(core, "client_received", None)
+        self.clients_received = getattr(core, "clients_received", None)
         self.client_ended = getattr(core, "client_ended", None)
         self.client_failed = getattr(core, "client_failed", None)
         self.client_unsent = getattr(core, "client_unsent", None)
@@ -711,6 +717,7 @@ cdef class Reactor:
         cdef uint32_t mask
         cdef Entry* entry
         cdef list ready = []
+        self.deliver()  # nothing, unless an exception ended the last poll
         if self.attention.count > 0:
             timeout_ns = 0
             self.attend()
@@ -741,6 +748,7 @@ cdef class Reactor:
         for i in range(count):
             if self.events[i].events != 0:
                 self.handle(self.events[i].data.u64, self.events[i].events)
+        self.deliver()
         self.is_full = count >= self.events_max or self.later.count > 0 or self.attention.count > 0
         return ready
 
@@ -854,6 +862,11 @@ cdef class Reactor:
         cdef char urgent
         if entry.received == self.turn:
             return 0
+        if entry.kind == KIND_LINK:
+            self.deliver()
+            entry = self.living(token)
+            if entry == NULL or entry.flags & CLOSING:
+                return 0
         if self.budget <= 0:
             if not entry.flags & PUT_OFF:
                 queue_push(&self.later, token)
@@ -867,10 +880,13 @@ cdef class Reactor:
                 break
         if size > 0:
             self.budget -= size
-            if entry.kind == KIND_CLIENT:
+            if entry.kind == KIND_LINK:
+                self.link_received(index, PyBytes_FromStringAndSize(self.buffer, size), clock_ns())
+            elif self.clients_received is None:
                 self.client_received(index, PyBytes_FromStringAndSize(self.buffer, size), clock_ns())
             else:
-                self.link_received(index, PyBytes_FromStringAndSize(self.buffer, size), clock_ns())
+                self.batch_pieces.append(PyBytes_FromStringAndSize(self.buffer, size))
+                self.batch_handles.append(index)
             return 0
         if size < 0:
             if errno != EAGAIN:
@@ -887,12 +903,29 @@ cdef class Reactor:
 
     # ------------------------------------------------------------ words to the core
 
+    cdef inline int deliver(self) except -1:
+        """What clients have sent, before anything else that the core is told."""
+        cdef list handles
+        cdef list pieces
+        if PyList_GET_SIZE(self.batch_handles) > 0:
+            handles = self.batch_handles
+            pieces = self.batch_pieces
+            self.batch_handles = []
+            self.batch_pieces = []
+            self.clients_received(handles, pieces, clock_ns())
+        return 0
+
     cdef int tell_ended(self, uint64_t token) except -1:
         cdef int32_t index = <int32_t><uint32_t>token
-        cdef Entry* entry = &self.entries[index]
-        cdef bint told = entry.flags & ENDED
+        cdef Entry* entry
+        cdef bint told
+        self.deliver()
+        entry = self.living(token)
+        if entry == NULL or entry.flags & CLOSING:
+            return 0
         if entry.kind == KIND_LINK:
             return self.tell_failed(token)  # a link with one end is no link
+        told = entry.flags & ENDED
         entry.flags |= ENDED
         self.watch(index)
         if not told:
@@ -901,8 +934,12 @@ cdef class Reactor:
 
     cdef int tell_failed(self, uint64_t token) except -1:
         cdef int32_t index = <int32_t><uint32_t>token
-        cdef Entry* entry = &self.entries[index]
+        cdef Entry* entry
         cdef bint told
+        self.deliver()
+        entry = self.living(token)
+        if entry == NULL or entry.flags & CLOSING:
+            return 0
         if not entry.flags & FAILING:
             self.fail(index)
         if entry.kind == KIND_LINK:
@@ -927,9 +964,14 @@ cdef class Reactor:
 
     cdef int tell_unsent(self, uint64_t token) except -1:
         cdef int32_t index = <int32_t><uint32_t>token
-        cdef Rest* rest = self.entries[index].rest
-        cdef int64_t unsent = 0 if rest == NULL else rest.unsent
-        if self.entries[index].kind == KIND_CLIENT:
+        cdef Entry* entry
+        cdef int64_t unsent
+        self.deliver()
+        entry = self.living(token)
+        if entry == NULL or entry.flags & CLOSING:
+            return 0
+        unsent = 0 if entry.rest == NULL else entry.rest.unsent
+        if entry.kind == KIND_CLIENT:
             self.client_unsent(index, unsent, clock_ns())
         else:
             self.link_unsent(index, unsent, clock_ns())

@@ -15,6 +15,9 @@ both. It is what serves where no C compiler was at hand, and the readable form o
    then does not wait.
 6. A core may call any method but poll() from inside a callback. An exception out of a callback leaves poll() at once;
    what was not handled yet is still ready, and is reported by the next poll().
+7. A core with `clients_received` is given what clients have sent in lists, as many as there are before it must be told
+   anything else (its code and the kernel's then do not push each other out of the caches); one without is given each
+   by `client_received`. What is in a list has been received, whatever the core does to handles meanwhile.
 
 This module knows sockets, and nothing of what the bytes mean.
 """
@@ -23,7 +26,7 @@ import select
 import socket
 import time
 from collections import deque
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 from beanfield.constants import (
     CLIENT_RECEIVE_BYTES,
@@ -33,6 +36,7 @@ from beanfield.constants import (
     NS_PER_MS,
     TURN_RECEIVE_BYTES_MAX,
 )
+from beanfield.io.reactor_handle import Handle, Poller
 
 CLIENT: Final = 0
 LINK: Final = 1
@@ -53,48 +57,6 @@ SENT_SOME: Final = 1
 SEND_FAILED: Final = 2
 
 
-class Poller(Protocol):
-    """The part of select.epoll that is used here."""
-
-    def register(self, fd: int, eventmask: int) -> None: ...
-    def modify(self, fd: int, eventmask: int) -> None: ...
-    def unregister(self, fd: int) -> None: ...
-    def poll(self, timeout: float, maxevents: int) -> list[tuple[int, int]]: ...
-    def close(self) -> None: ...
-
-
-class _Handle:
-    """One watched descriptor. `failing` is decided, `failed` has been told; likewise `at_end` and `ended`."""
-
-    __slots__ = (
-        "number", "fd", "sock", "kind", "mask", "watched", "received", "open", "paused", "closing", "at_end", "ended",
-        "failing", "failed", "hung", "put_off", "attended", "noted", "pieces", "offset", "unsent",
-    )  # fmt: skip
-
-    def __init__(self, number: int, fd: int, sock: socket.socket | None, kind: int) -> None:
-        self.number = number
-        self.fd = fd
-        self.sock = sock  # None for RAW
-        self.kind = kind
-        self.mask = 0
-        self.watched = False
-        self.received = 0  # the turn of the last receive
-        self.open = True
-        self.paused = False
-        self.closing = False  # the core is done with it; only the rest is still sent
-        self.at_end = False  # nothing more will be read
-        self.ended = False
-        self.failing = False  # nothing more will be sent
-        self.failed = False
-        self.hung = False  # epoll reports HUP or ERR for ever
-        self.put_off = False  # in the queue of those whose receive did not fit into the turn
-        self.attended = False  # in the queue of those that need a word at the next poll
-        self.noted = False  # ... because flush() left something unsent
-        self.pieces: list[bytes] = []
-        self.offset = 0  # bytes of the first piece that are out
-        self.unsent = 0
-
-
 class Reactor:
     """See the module's text. Handles are small numbers that are used again after close() or remove()."""
 
@@ -108,14 +70,16 @@ class Reactor:
         self._turn_receive_bytes_max = turn_receive_bytes_max
         self._events_max = events_max
         self._poller = self._new_poller()
-        self._handles: list[_Handle | None] = []
+        self._handles: list[Handle | None] = []
         self._free: list[int] = []
-        self._by_fd: dict[int, _Handle] = {}
-        self._attention: deque[_Handle] = deque()
-        self._later: deque[_Handle] = deque()
+        self._by_fd: dict[int, Handle] = {}
+        self._attention: deque[Handle] = deque()
+        self._later: deque[Handle] = deque()
         self._turn = 1
         self._budget = 0
         self._polling = False
+        self._batch_handles: list[int] = []
+        self._batch_pieces: list[bytes] = []
 
     def _new_poller(self) -> Poller:
         return select.epoll(flags=select.EPOLL_CLOEXEC)
@@ -132,7 +96,7 @@ class Reactor:
             sock = socket.socket(fileno=fd)
             sock.setblocking(False)
         number = self._free.pop() if self._free else len(self._handles)
-        entry = _Handle(number, fd, sock, kind)
+        entry = Handle(number, fd, sock, kind)
         try:
             self._watch(entry)
         except OSError:
@@ -193,12 +157,12 @@ class Reactor:
                 self._forget(entry)
         self._poller.close()
 
-    def _entry(self, handle: int) -> _Handle | None:
+    def _entry(self, handle: int) -> Handle | None:
         if not 0 <= handle < len(self._handles):
             raise ValueError(f"handle {handle} never existed")
         return self._handles[handle]
 
-    def _open_handle(self, handle: int) -> _Handle:
+    def _open_handle(self, handle: int) -> Handle:
         entry = self._entry(handle)
         if entry is None or entry.closing:
             raise ValueError(f"handle {handle} is not open")
@@ -211,7 +175,7 @@ class Reactor:
         entry.paused = paused
         self._watch(entry)
 
-    def _forget(self, entry: _Handle) -> None:
+    def _forget(self, entry: Handle) -> None:
         assert entry.open
         # Unregistered by hand: close() alone leaves the registration alive while another process has the socket too.
         if entry.watched:
@@ -228,7 +192,7 @@ class Reactor:
         self._handles[entry.number] = None
         self._free.append(entry.number)
 
-    def _watch(self, entry: _Handle) -> None:
+    def _watch(self, entry: Handle) -> None:
         """Bring the poll set in line with what is wanted of this handle."""
         mask = 0
         if entry.closing:
@@ -257,7 +221,7 @@ class Reactor:
         """Send [handle, bytes, handle, bytes, ...] with one call per handle; calls no core (rule 5)."""
         if len(outbox) % 2 != 0:
             raise ValueError("an outbox holds handles and bytes in turn")
-        touched: dict[_Handle, list[bytes]] = {}
+        touched: dict[Handle, list[bytes]] = {}
         for i in range(0, len(outbox), 2):
             data = outbox[i + 1]
             if not isinstance(data, bytes):
@@ -279,7 +243,7 @@ class Reactor:
                 self._attend_to(entry)
                 self._watch(entry)
 
-    def _send(self, entry: _Handle) -> int:
+    def _send(self, entry: Handle) -> int:
         """Send until all is out or the socket is full. A failure drops the rest and is told at the next poll."""
         assert entry.sock is not None
         result = NOTHING
@@ -302,7 +266,7 @@ class Reactor:
                 return result
         return result
 
-    def _drop_sent(self, entry: _Handle, sent: int) -> None:
+    def _drop_sent(self, entry: Handle, sent: int) -> None:
         assert sent <= entry.unsent
         entry.unsent -= sent
         sent += entry.offset
@@ -314,7 +278,7 @@ class Reactor:
         entry.offset = sent
         assert (entry.unsent == 0) == (not entry.pieces)
 
-    def _fail(self, entry: _Handle) -> None:
+    def _fail(self, entry: Handle) -> None:
         """Nothing can be sent any more. The core hears of it in the next poll, after what can still be read."""
         entry.failing = True
         entry.unsent = 0
@@ -324,7 +288,7 @@ class Reactor:
             self._attend_to(entry)
             self._watch(entry)
 
-    def _attend_to(self, entry: _Handle) -> None:
+    def _attend_to(self, entry: Handle) -> None:
         if not entry.attended:
             entry.attended = True
             self._attention.append(entry)
@@ -345,15 +309,16 @@ class Reactor:
             self._polling = False
 
     def _poll(self, core: Any, timeout_ns: int) -> list[int]:
+        self._deliver(core)  # nothing, unless an exception ended the last poll
         if self._attention:
             timeout_ns = 0
             self._attend(core)
         if self._later:
             timeout_ns = 0
         ready: list[int] = []
-        others: list[tuple[_Handle, int]] = []
+        others: list[tuple[Handle, int]] = []
         events = self._poller.poll(self._timeout_s(timeout_ns), self._events_max)
-        leaving: list[tuple[_Handle, int]] = []
+        leaving: list[tuple[Handle, int]] = []
         for fd, mask in events:
             entry = self._by_fd[fd]
             if entry.kind == RAW:
@@ -375,6 +340,7 @@ class Reactor:
                 self._receive(core, entry, 0)
         for entry, mask in others:
             self._handle(core, entry, mask)
+        self._deliver(core)
         self.full = len(events) >= self._events_max or bool(self._later) or bool(self._attention)
         return ready
 
@@ -402,7 +368,7 @@ class Reactor:
                 if entry.unsent > 0:
                     self._tell_unsent(core, entry)
 
-    def _handle(self, core: Any, entry: _Handle, events: int) -> None:
+    def _handle(self, core: Any, entry: Handle, events: int) -> None:
         if not entry.open:
             return  # closed by a callback earlier in this batch
         if entry.closing:
@@ -422,10 +388,14 @@ class Reactor:
                 self._watch(entry)
                 self._tell_unsent(core, entry)
 
-    def _receive(self, core: Any, entry: _Handle, events: int) -> None:
+    def _receive(self, core: Any, entry: Handle, events: int) -> None:
         assert entry.sock is not None
         if entry.received == self._turn:
             return
+        if entry.kind == LINK:
+            self._deliver(core)
+            if not entry.open:
+                return
         if self._budget <= 0:
             if not entry.put_off:
                 entry.put_off = True
@@ -445,8 +415,13 @@ class Reactor:
             data = b""
         if data:
             self._budget -= len(data)
-            received = core.client_received if entry.kind == CLIENT else core.link_received
-            received(entry.number, data, time.monotonic_ns())
+            if entry.kind == LINK:
+                core.link_received(entry.number, data, time.monotonic_ns())
+            elif hasattr(core, "clients_received"):
+                self._batch_handles.append(entry.number)
+                self._batch_pieces.append(data)
+            else:
+                core.client_received(entry.number, data, time.monotonic_ns())
             return
         entry.at_end = True
         if broken:
@@ -455,7 +430,7 @@ class Reactor:
         else:
             self._tell_ended(core, entry)
 
-    def _discard_urgent(self, entry: _Handle) -> None:
+    def _discard_urgent(self, entry: Handle) -> None:
         """Readable, and nothing to read: an urgent byte (MSG_OOB) may stand in the way. Nobody here wants it."""
         assert entry.sock is not None
         try:
@@ -465,7 +440,17 @@ class Reactor:
 
     # ------------------------------------------------------------ words to the core
 
-    def _tell_ended(self, core: Any, entry: _Handle) -> None:
+    def _deliver(self, core: Any) -> None:
+        """What clients have sent, before anything else that the core is told."""
+        handles, pieces = self._batch_handles, self._batch_pieces
+        if handles:
+            self._batch_handles, self._batch_pieces = [], []
+            core.clients_received(handles, pieces, time.monotonic_ns())
+
+    def _tell_ended(self, core: Any, entry: Handle) -> None:
+        self._deliver(core)
+        if entry.gone():
+            return
         if entry.kind == LINK:
             self._tell_failed(core, entry)  # a link with one end is no link
             return
@@ -475,7 +460,10 @@ class Reactor:
         if not told:
             core.client_ended(entry.number, time.monotonic_ns())
 
-    def _tell_failed(self, core: Any, entry: _Handle) -> None:
+    def _tell_failed(self, core: Any, entry: Handle) -> None:
+        self._deliver(core)
+        if entry.gone():
+            return
         if not entry.failing:
             self._fail(entry)
         told = entry.failed if entry.kind == LINK else entry.ended
@@ -489,12 +477,15 @@ class Reactor:
         self._watch(entry)
         if not told:
             core.client_ended(entry.number, time.monotonic_ns())
-            if not entry.open or entry.closing:
+            if entry.gone():
                 return
         if not entry.failed:
             entry.failed = True
             core.client_failed(entry.number, time.monotonic_ns())
 
-    def _tell_unsent(self, core: Any, entry: _Handle) -> None:
+    def _tell_unsent(self, core: Any, entry: Handle) -> None:
+        self._deliver(core)
+        if entry.gone():
+            return
         tell = core.client_unsent if entry.kind == CLIENT else core.link_unsent
         tell(entry.number, entry.unsent, time.monotonic_ns())

@@ -8,7 +8,8 @@ import selectors
 
 from beanfield.constants import NEVER_NS, NS_PER_S
 from beanfield.io import reactor
-from beanfield.io.reactor import CLIENT, LINK, RAW, READABLE, TIMEOUT_MS_MAX, WRITABLE, Poller
+from beanfield.io.reactor import CLIENT, LINK, RAW, READABLE, TIMEOUT_MS_MAX, WRITABLE
+from beanfield.io.reactor_handle import Poller
 
 __all__ = ["CLIENT", "LINK", "RAW", "Reactor"]
 

@@ -1,8 +1,9 @@
 """What the tests of the reactors share: a core that writes down what it is told, and a reactor with its peers.
 
 The suite is one for every reactor: the native one, its pure twin, and the one on `selectors`. A test that takes `bench`
-runs on all that this build has; one that takes `epoll_bench` only on those that notice the end of a peer without
-reading, which `selectors` cannot.
+runs on all that this build has, with a core that takes bytes one client at a time and with one that takes them in
+batches; one that takes `epoll_bench` only on those that notice the end of a peer without reading, which `selectors`
+cannot.
 """
 
 import importlib
@@ -83,14 +84,28 @@ class RecordingCore:
         self._record("link_unsent", handle, now_ns, unsent_bytes)
 
 
+class BatchCore(RecordingCore):
+    """Takes what clients have sent in batches, and writes it down as if it had come one by one."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.batches: list[list[int]] = []
+
+    def clients_received(self, handles: list[int], pieces: list[bytes], now_ns: int) -> None:
+        assert len(handles) == len(pieces) > 0
+        self.batches.append(handles)
+        for handle, data in zip(handles, pieces, strict=True):
+            self.client_received(handle, data, now_ns)
+
+
 class Bench:
     """A reactor, a core that records, and the other ends of its sockets."""
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, core: RecordingCore) -> None:
         self.name = name
         self.new_reactor = importlib.import_module(IMPLEMENTATIONS[name]).Reactor
         self.reactor = self.new_reactor()
-        self.core = RecordingCore()
+        self.core = core
         self.peers: list[socket.socket] = []
 
     def pair(self, kind: int = CLIENT, family: str = "unix", send_buffer: int = 0) -> tuple[int, socket.socket]:
@@ -162,9 +177,9 @@ class Bench:
             peer.close()
 
 
-def run_bench(name: str) -> Iterator[Bench]:
+def run_bench(name: str, core: RecordingCore) -> Iterator[Bench]:
     before = len(os.listdir("/proc/self/fd"))
-    made = Bench(name)
+    made = Bench(name, core)
     yield made
     made.close()
     assert len(os.listdir("/proc/self/fd")) == before, "a descriptor leaked"

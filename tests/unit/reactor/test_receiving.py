@@ -99,7 +99,8 @@ def test_a_paused_handle_is_not_read_until_resumed(bench: Bench) -> None:
     bench.until_call("received", handle, b"later")
 
 
-def test_a_pause_inside_a_callback_holds_for_the_rest_of_the_batch(bench: Bench) -> None:
+def test_a_pause_inside_a_callback_holds_for_the_rest_of_the_batch(one_by_one: Bench) -> None:
+    bench = one_by_one
     pairs = [bench.pair() for _ in range(2)]
     for _, peer in pairs:
         peer.sendall(b"x")

@@ -90,7 +90,8 @@ class PlannedError(Exception):
     pass
 
 
-def test_an_exception_of_the_core_leaves_poll_and_loses_nothing_of_the_others(bench: Bench) -> None:
+def test_an_exception_of_the_core_leaves_poll_and_loses_nothing_of_the_others(one_by_one: Bench) -> None:
+    bench = one_by_one
     bench.reactor.shut_down()
     bench.reactor = bench.new_reactor(turn_receive_bytes_max=4)
     pairs = [bench.pair() for _ in range(9)]
