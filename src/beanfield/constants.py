@@ -54,6 +54,7 @@ BODY_MEMORY_DEFAULT: Final = 268_435_456  # --body-memory: half-received and not
 # ---------------------------------------------------------------- links
 LINK_RECEIVE_BYTES: Final = 262_144
 FRAME_BYTES_MAX: Final = 262_144  # a longer frame is a peer's fault: the link closes
+RECENT_SEATS: Final = 1_024  # of a link, found without a look into its table; a power of two
 LINK_UNSENT_BYTES_HIGH: Final = 1_048_576  # above: the owner reads, offers and grants nothing on this link
 LINK_UNSENT_BYTES_LOW: Final = 262_144  # below: it goes on
 IPC_VERSION: Final = 1

@@ -20,8 +20,6 @@ def test_reply_without_arguments_is_its_word_and_a_line_end(word: str) -> None:
 @pytest.mark.parametrize(
     ("reply", "text"),
     [
-        (replies.inserted(1), b"INSERTED 1\r\n"),
-        (replies.inserted(9223372036854775807), b"INSERTED 9223372036854775807\r\n"),
         (replies.buried_id(12), b"BURIED 12\r\n"),
         (replies.reserved(7, b"a\r\n\0"), b"RESERVED 7 4\r\na\r\n\0\r\n"),
         (replies.reserved(7, b""), b"RESERVED 7 0\r\n\r\n"),
@@ -42,13 +40,30 @@ def test_reply_with_arguments_is_spelled_as_beanstalkd_does(reply: bytes, text: 
 def test_digits_written_without_an_object_are_those_of_the_number(power: int) -> None:
     for number in (10**power - 1, 10**power, 10**power + 1, 3 * 10**power, 9 * 10**power, 2**63 - 1, 2**63 - 1 - power):
         w = BytesWriter()
+        w.write(b"before ")
         replies.write_digits(w, number)
-        assert w.getvalue() == b"%d" % number
+        assert w.getvalue() == b"before %d" % number
+        assert replies.count_digits(number) == len(str(number))
+
+
+@pytest.mark.parametrize("job_id", [1, 9, 10, 2**32, 10**18 - 1, 10**18, 2**63 - 1])
+def test_replies_written_in_place_have_the_length_that_is_said_before(job_id: int) -> None:
+    w = BytesWriter()
+    replies.write_inserted(w, job_id)
+    assert w.getvalue() == b"INSERTED %d\r\n" % job_id
+    assert replies.inserted_bytes(job_id) == len(w)
+    for body_bytes in (0, 9, 10, 65_535, 2**32):
+        w = BytesWriter()
+        replies.write_reserved_head(w, job_id, body_bytes)
+        assert w.getvalue() == b"RESERVED %d %d\r\n" % (job_id, body_bytes)
+        assert replies.reserved_head_bytes(job_id, body_bytes) == len(w)
 
 
 @pytest.mark.parametrize("body", [b"", b"x", b"x" * 65535, bytes(range(256))])
 def test_reply_in_pieces_is_the_whole_reply(body: bytes) -> None:
-    assert replies.reserved_head(300, len(body)) + body + replies.CRLF == replies.reserved(300, body)
+    w = BytesWriter()
+    replies.write_reserved_head(w, 300, len(body))
+    assert w.getvalue() + body + replies.CRLF == replies.reserved(300, body)
     assert replies.found_head(300, len(body)) + body + replies.CRLF == replies.found(300, body)
 
 

@@ -95,7 +95,8 @@ class Tube:
         """A reservation through `link` begins (+1) or ends (-1)."""
         while link >= len(self.reserved_by):
             self.reserved_by.append(0)
-        self.reserved_by[link] += change
+        before: i64 = self.reserved_by[link]
+        self.reserved_by[link] = before + change
         self.reserved_count += change
         assert self.reserved_count >= 0
 

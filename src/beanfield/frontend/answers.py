@@ -21,7 +21,7 @@ from beanfield.proto import ops
 def session_frame(state: FrontendState, link: SlotLink) -> None:
     """One frame that concerns a session."""
     received = link.frames
-    seat = link.table.get(received.session)
+    seat = link.seat_of(received.session)
     if seat is None:
         if received.session >= link.next_number:
             raise LinkFault(ERROR_FRAME, f"session {received.session} was never opened")
@@ -94,7 +94,9 @@ def _reply(state: FrontendState, link: SlotLink, seat: Seat) -> None:
     if not _is_awaited(session, seat, request, count):
         return
     if received.flags & FLAG_ENDED:
-        for job_id in session.flight_ids[:count]:
+        ids = session.flight_ids
+        for at in range(min(count, ids.count)):
+            job_id = ids.at(at)
             if job_id != 0:
                 deadlines.over(session, job_id)
     has_text = received.body_bytes() != 0

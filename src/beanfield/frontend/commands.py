@@ -36,7 +36,7 @@ def advance(state: FrontendState, session: Session) -> None:
     parser = session.parser
     starved = False
     while session.wait == FREE and state.has_room(session):
-        if len(session.ahead) != 0:
+        if session.ahead.count != 0:
             if not reserve.begin(state, session):
                 break
             continue
@@ -65,8 +65,8 @@ def _take_reserves(state: FrontendState, session: Session, op: i64) -> None:
     """This reserve and those right behind it, so that they can travel together."""
     parser = session.parser
     while True:
-        session.ahead.append(parser.timeout_s if op == ops.OP_RESERVE_TIMEOUT else -1)
-        if len(session.ahead) == RUN_RESERVES_MAX or parser.held == 0:
+        session.ahead.push(parser.timeout_s if op == ops.OP_RESERVE_TIMEOUT else -1)
+        if session.ahead.count == RUN_RESERVES_MAX or parser.held == 0:
             return
         op = parser.next()
         if op == ops.NEED_MORE:

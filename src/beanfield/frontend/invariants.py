@@ -54,7 +54,7 @@ def check_frontend(state: FrontendState) -> None:
     assert counters.waiting == waiting
     assert state.body_bytes == body_bytes
     check_heap(state.timers)
-    assert len(state.timers.items) == scheduled
+    assert state.timers.size == scheduled
     assert len(state.runnable) == 0
     for link in state.links:
         _check_link(state, link)
@@ -70,9 +70,9 @@ def _check_session(state: FrontendState, session: Session) -> None:
     if session.deadlines is not None:
         check_heap(session.deadlines)
     assert 0 <= session.flight <= STREAM_COMMANDS_MAX
-    assert len(session.flight_ids) <= session.flight
+    assert session.flight_ids.count <= session.flight
     assert (session.flight == 0) == (session.flight_seat is None)
-    assert len(session.ahead) <= RUN_RESERVES_MAX
+    assert session.ahead.count <= RUN_RESERVES_MAX
     assert session.counted_waiting <= (session.wait == RESERVE)
     assert (session.place == NOWHERE) or session.wait == RESERVE or session.wait == PARKED
     _check_wait(session)
@@ -108,10 +108,10 @@ def _check_wait(session: Session) -> None:
     if wait == WORD:
         assert session.op != 0 and (session.flight > 0 or session.op == OP_STATS)
     elif wait == RESERVE:
-        assert len(session.ahead) != 0 and session.flight == 0
+        assert session.ahead.count != 0 and session.flight == 0
         assert taking == 1 or session.place != NOWHERE or session.timeout_ns == NEVER_NS or session.over_ns != NEVER_NS
     elif wait == RUN:
-        assert len(session.ahead) >= 2 and session.flight == 0
+        assert session.ahead.count >= 2 and session.flight == 0
     elif wait == PARKED:
         assert session.op != 0 and session.flight == 0
         seat_waited = session.parked_seat
@@ -139,6 +139,8 @@ def _check_link(state: FrontendState, link: SlotLink) -> None:
         elif link.state == LINK_UP:
             assert not seat.uses and seat.watch_count == 0 and seat.reserved_count == 0
     assert restoring == link.restoring_count
+    for recent in link.recent:
+        assert recent is None or link.table[recent.number] is recent
     assert attached == len(link.table)
     if link.state < LINK_RESTORING:
         assert attached == 0 and restoring == 0

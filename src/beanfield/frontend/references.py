@@ -29,8 +29,7 @@ def leave_behind(state: FrontendState, seat: Seat) -> None:
     assert seat.number != 0 and seat.reserved_count == 0
     link = seat.link
     write_plain(link.writer, DETACH, NO_FLAGS, seat.number, 0)
-    del link.table[seat.number]
-    seat.number = 0
+    link.detach(seat)
     link.restoring_count -= seat.restoring_count
     seat.restoring_count = 0
     make_again(state, seat)

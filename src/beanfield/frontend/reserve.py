@@ -51,7 +51,7 @@ NOTHING: Final = b""  # the reply has gone to the client already
 
 def begin(state: FrontendState, session: Session) -> bool:
     """The first of `ahead` becomes the current command. False: it cannot yet; the session is woken when it can."""
-    assert session.wait == FREE and len(session.ahead) != 0
+    assert session.wait == FREE and session.ahead.count != 0
     if session.flight != 0:
         return False
     now_ns = state.now_ns
@@ -61,12 +61,12 @@ def begin(state: FrontendState, session: Session) -> bool:
     if len(seats) == 1 and seat.link.is_up():
         if not state.may_send(session, seat):
             return False
-        if len(session.ahead) >= 2 and session.run_allowed and not deadlines.in_margin(session, now_ns):
+        if session.ahead.count >= 2 and session.run_allowed and not deadlines.in_margin(session, now_ns):
             state.mark_worker(session)
             _begin_run(session, seat)
             return True
     state.mark_worker(session)
-    timeout_s: i64 = session.ahead[0]
+    timeout_s: i64 = session.ahead.at(0)
     count_reserve(state, timeout_s)
     session.wait = RESERVE
     session.began_ns = now_ns
@@ -79,7 +79,7 @@ def begin(state: FrontendState, session: Session) -> bool:
 
 def _begin_run(session: Session, seat: Seat) -> None:
     """One frame for all reserves parsed ahead. Each of them has a request number; it grants what is ready."""
-    count: i64 = len(session.ahead)
+    count: i64 = session.ahead.count
     assert count <= RUN_RESERVES_MAX
     seat.request = seat.next_request
     seat.next_request += count
@@ -308,7 +308,7 @@ def _finish(state: FrontendState, session: Session, text: bytes) -> None:
     assert session.wait == RESERVE
     _drop_all(session)
     _count_waiting(state, session, False)
-    session.ahead.pop(0)
+    session.ahead.drop(1)
     session.phase = 0
     session.received_ns = state.now_ns
     if len(text) != 0:
@@ -446,12 +446,12 @@ def granted(state: FrontendState, seat: Seat, count: i64) -> None:
     """The reservations have begun and the client has its replies."""
     session = seat.session
     if session.wait == RUN:
-        if count > len(session.ahead):
-            raise LinkFault(ERROR_FRAME, f"{count} grants for a run of {len(session.ahead)}")
-        session.run_allowed = count == len(session.ahead)
-        for timeout_s in session.ahead[:count]:
-            count_reserve(state, timeout_s)
-        del session.ahead[:count]
+        if count > session.ahead.count:
+            raise LinkFault(ERROR_FRAME, f"{count} grants for a run of {session.ahead.count}")
+        session.run_allowed = count == session.ahead.count
+        for at in range(count):
+            count_reserve(state, session.ahead.at(at))
+        session.ahead.drop(count)
         session.received_ns = state.now_ns
         state.free(session)
         return

@@ -12,6 +12,7 @@ from typing import Final
 from mypy_extensions import i64, mypyc_attr
 
 from beanfield.constants import DEFAULT_TUBE, NEVER_NS
+from beanfield.frontend.numbers import Numbers
 from beanfield.frontend.slots import SlotLink
 from beanfield.frontend.timers import Timed, TimerHeap
 from beanfield.proto.parser import ClientParser
@@ -99,7 +100,7 @@ class Session(Timed):
         self.flight_first: i64 = 0
         self.flight_seat: Seat | None = None
         # The reserved job each of them names, or 0; those behind its end name none. Most flights never fill it.
-        self.flight_ids: list[int] = []
+        self.flight_ids: Numbers = Numbers()
         # ---- references
         self.use_name: bytes = DEFAULT_TUBE
         self.use_seat: Seat | None = None  # None only when dismantled
@@ -109,7 +110,7 @@ class Session(Timed):
         self.reservations: dict[int, Reservation] = {}
         self.deadlines: TimerHeap | None = None  # of reservations whose deadline has not passed, once there was one
         # ---- the reserve under way, and those parsed ahead behind it
-        self.ahead: list[int] = []  # timeout in seconds of each, the current one first; -1: waits for ever
+        self.ahead: Numbers = Numbers()  # timeout in seconds of each, the current one first; -1: waits for ever
         self.run_allowed: bool = True  # the next reserves may travel as a run
         self.several: bool = False  # owners are asked, not told to grant
         self.phase: i64 = 0
@@ -179,11 +180,11 @@ class Session(Timed):
 
     def is_idle(self) -> bool:
         """Nothing taken from its input is unfinished."""
-        return self.wait == FREE and self.op == 0 and self.flight == 0 and len(self.ahead) == 0
+        return self.wait == FREE and self.op == 0 and self.flight == 0 and self.ahead.count == 0
 
     def is_blocked(self) -> bool:
         """More input would not be looked at."""
-        return self.wait != FREE or self.op != 0 or len(self.ahead) != 0
+        return self.wait != FREE or self.op != 0 or self.ahead.count != 0
 
     def landed(self, count: i64) -> None:
         """The first `count` requests of the flight have been answered."""
@@ -192,10 +193,8 @@ class Session(Timed):
         self.flight_first += count
         if self.flight == 0:
             self.flight_seat = None
-            if len(self.flight_ids) != 0:
-                self.flight_ids.clear()
-        elif len(self.flight_ids) != 0:
-            del self.flight_ids[:count]
+        if self.flight_ids.count != 0:
+            self.flight_ids.drop(count)
 
     def dismantle(self) -> None:
         """Cuts the circles; the session is not used again."""

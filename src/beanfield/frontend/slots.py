@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 from librt.strings import BytesWriter
 from mypy_extensions import i64, mypyc_attr
 
-from beanfield.constants import LINK_UNSENT_BYTES_HIGH, LINK_UNSENT_BYTES_LOW
+from beanfield.constants import LINK_UNSENT_BYTES_HIGH, LINK_UNSENT_BYTES_LOW, RECENT_SEATS
 from beanfield.ipc.codec import FrameBuffer
 
 if TYPE_CHECKING:
@@ -27,6 +27,7 @@ LINK_RESTORING: Final[i64] = 2  # WELCOME is in; the references of the sessions 
 LINK_UP: Final[i64] = 3
 
 NO_HANDLE: Final = -1
+RECENT_SEATS_MASK: Final[i64] = RECENT_SEATS - 1
 
 
 @mypyc_attr(native_class=True)
@@ -47,6 +48,7 @@ class SlotLink:
         self.flushed_bytes: i64 = 0  # handed out at the end of the last turn, and nothing reported since
         self.next_number: i64 = 1  # the next session number on this link
         self.table: dict[int, Seat] = {}  # session number -> seat; only sessions attached on this link
+        self.recent: list[Seat | None] = [None] * RECENT_SEATS  # by the last bits of their numbers: see seat_of
         self.members: dict[int, Seat] = {}  # session serial -> seat, attached or not
         self.held: bool = False  # more than the high mark was unsent and not yet less than the low one
         self.waiting_room: dict[int, Session] = {}  # by serial: sessions held back while `held`
@@ -58,6 +60,22 @@ class SlotLink:
         # ---- SYNC
         self.sync_number: i64 = 0  # to be confirmed; 0: none
         self.sync_polls: i64 = 0  # full polls of the clients still to come before that
+
+    def seat_of(self, number: i64) -> "Seat | None":
+        """Who is attached under this number; without looking into the table, as long as they are not very many."""
+        at = number & RECENT_SEATS_MASK
+        seat = self.recent[at]
+        if seat is None or seat.number != number:
+            seat = self.table.get(number)
+            if seat is not None:
+                self.recent[at] = seat
+        return seat
+
+    def detach(self, seat: "Seat") -> None:
+        """The number is not used again on this link."""
+        del self.table[seat.number]
+        self.recent[seat.number & RECENT_SEATS_MASK] = None
+        seat.number = 0
 
     def is_up(self) -> bool:
         return self.state == LINK_UP
@@ -115,6 +133,7 @@ class SlotLink:
         self.flushed_bytes = 0
         self.next_number = 1
         self.table.clear()
+        self.recent = [None] * RECENT_SEATS
         self.held = False
         self.silent = False
         self.to_restore = []

@@ -189,9 +189,8 @@ class FrontendState(RoleCore):
             session.flight_seat = seat
             session.flight_first = request
         if job_id != 0 and len(session.reservations) != 0 and job_id in session.reservations:
-            while len(session.flight_ids) < session.flight:
-                session.flight_ids.append(0)
-            session.flight_ids.append(job_id)
+            session.flight_ids.fill(session.flight)
+            session.flight_ids.push(job_id)
         session.flight += 1
         return request
 
@@ -213,8 +212,7 @@ class FrontendState(RoleCore):
             link = seat.link
             if seat.number != 0:
                 write_plain(link.writer, DETACH, NO_FLAGS, seat.number, 0)
-                del link.table[seat.number]
-                seat.number = 0
+                link.detach(seat)
             link.restoring_count -= seat.restoring_count
             seat.restoring_count = 0
         self.timers.cancel(session)

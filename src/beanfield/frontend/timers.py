@@ -22,15 +22,21 @@ class Timed:
         self.place: i64 = NOWHERE  # index in the heap's list; NOWHERE: not scheduled
 
 
+NOTHING: Final = Timed()
+SPARE_MAX: Final[i64] = 16  # a heap smaller than this keeps its room
+
+
 @mypyc_attr(native_class=True)
 class TimerHeap:
     """Items in order of due_ns; equal times come in no promised order but always the same one."""
 
     def __init__(self) -> None:
+        # The first `size` of items. The others are NOTHING: an only item that comes and goes costs no memory each time.
         self.items: list[Timed] = []
+        self.size: i64 = 0
 
     def first_due_ns(self) -> i64:
-        if len(self.items) == 0:
+        if self.size == 0:
             return NEVER_NS
         return self.items[0].due_ns
 
@@ -39,8 +45,11 @@ class TimerHeap:
         place = item.place
         if place == NOWHERE:
             item.due_ns = due_ns
-            self.items.append(item)
-            self._up(item, len(self.items) - 1)
+            size = self.size
+            if size == len(self.items):
+                self.items.append(item)
+            self.size = size + 1
+            self._up(item, size)
             return
         assert self.items[place] is item
         earlier = due_ns < item.due_ns
@@ -58,7 +67,12 @@ class TimerHeap:
         items = self.items
         assert items[place] is item
         item.place = NOWHERE
-        last = items.pop()
+        size = self.size - 1
+        self.size = size
+        last = items[size]
+        items[size] = NOTHING
+        if SPARE_MAX < size < len(items) >> 2:
+            del items[size << 1 :]
         if last is item:
             return
         items[place] = last
@@ -68,7 +82,7 @@ class TimerHeap:
 
     def pop_due(self, now_ns: i64) -> Timed | None:
         """The first item that is due, taken out."""
-        if len(self.items) == 0:
+        if self.size == 0:
             return None
         first = self.items[0]
         if first.due_ns > now_ns:
@@ -93,7 +107,7 @@ class TimerHeap:
     def _down(self, item: Timed, place: i64) -> None:
         items = self.items
         due_ns = item.due_ns
-        size: i64 = len(items)
+        size = self.size
         while True:
             child_place = 2 * place + 1
             if child_place >= size:
@@ -113,7 +127,8 @@ class TimerHeap:
 
 def check_heap(heap: TimerHeap) -> None:
     """Every item knows its place, and no item is due before its parent."""
-    for place in range(len(heap.items)):
+    assert all(item is NOTHING for item in heap.items[heap.size :])
+    for place in range(heap.size):
         item = heap.items[place]
         assert item.place == place
         if place > 0:

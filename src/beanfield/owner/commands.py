@@ -163,7 +163,7 @@ class Commands(Looks):
             link.reply(seat.number, request, 0, replies.OUT_OF_MEMORY)
             return
         engine.put(tube, id, priority, delay_s, ttr_s, body, now_ns)
-        link.reply(seat.number, request, 0, replies.inserted(id))
+        link.inserted(seat.number, request, id)
 
     # ---------------------------------------------------------------- reserve
 

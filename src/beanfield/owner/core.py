@@ -218,7 +218,7 @@ class OwnerCore(Commands):
         if opcode <= frames.DETACH or opcode >= frames.SYNCED or not link.welcome:
             self._link_frame(link, buffer, opcode, now_ns)
             return
-        seat = link.seats.get(buffer.session)
+        seat = link.seat_of(buffer.session)
         if seat is None:
             if buffer.session > link.session_high or buffer.session == 0:
                 raise fault(f"session {buffer.session} was never opened")
@@ -279,7 +279,7 @@ class OwnerCore(Commands):
             self.engine.watch(seat, b"default", now_ns)
 
     def _detach(self, link: OwnerLink, number: i64, now_ns: i64) -> None:
-        seat = link.seats.get(number)
+        seat = link.seat_of(number)
         if seat is None:
             if number > link.session_high or number == 0:
                 raise fault(f"session {number} was never opened")
@@ -293,7 +293,7 @@ class OwnerCore(Commands):
         seat.pieces = []
         if seat.blocked or seat.syncing:
             self.syncs.forget(seat)
-        del link.seats[seat.number]
+        link.forget(seat)
         self.engine.detach(seat, now_ns)
 
     # ---------------------------------------------------------------- turns

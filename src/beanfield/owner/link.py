@@ -10,7 +10,7 @@ from typing import Final
 from librt.strings import BytesWriter, write_i64_le
 from mypy_extensions import i64, mypyc_attr
 
-from beanfield.constants import CHUNK_BYTES, LINK_UNSENT_BYTES_HIGH, RUN_BODY_BYTES_MAX
+from beanfield.constants import CHUNK_BYTES, LINK_UNSENT_BYTES_HIGH, RECENT_SEATS, RUN_BODY_BYTES_MAX
 from beanfield.engine.job import Job
 from beanfield.engine.port import NOBODY, Port
 from beanfield.engine.session import Gate
@@ -43,13 +43,20 @@ from beanfield.ipc.frames import (
 )
 from beanfield.owner.seat import LargeReply, Seat
 from beanfield.pages import OwnerCounters
-from beanfield.proto.replies import CRLF, reserved_head, write_reserved_head
+from beanfield.proto.replies import (
+    CRLF,
+    inserted_bytes,
+    reserved_head_bytes,
+    write_inserted,
+    write_reserved_head,
+)
 from beanfield.proto.replies import TOUCHED as TOUCHED_TEXT
 
 PIECE: Final[i64] = CHUNK_BYTES
 RUN_TEXT_BYTES: Final[i64] = RUN_BODY_BYTES_MAX
 UNSENT_HIGH: Final[i64] = LINK_UNSENT_BYTES_HIGH
 NO_RUN: Final[i64] = -1
+RECENT_SEATS_MASK: Final[i64] = RECENT_SEATS - 1
 
 
 @mypyc_attr(native_class=True)
@@ -77,6 +84,7 @@ class OwnerLink(Port):
         self.rest: bool = False  # complete frames may stand in the buffer, unexecuted
         self.paused: bool = False
         self.seats: dict[int, Seat] = {}
+        self.recent: list[Seat | None] = [None] * RECENT_SEATS  # by the last bits of their numbers: see seat_of
         self.session_high: i64 = 0
         # ---- output of this turn, and of earlier ones
         self.writer: BytesWriter = BytesWriter()
@@ -102,6 +110,23 @@ class OwnerLink(Port):
         assert len(self.seats) == 0
         self.welcome = False
         self.gate.port = NOBODY
+
+    # ---------------------------------------------------------------- sessions
+
+    def seat_of(self, number: i64) -> Seat | None:
+        """The session of this number; without looking into the table, as long as they are not very many."""
+        at = number & RECENT_SEATS_MASK
+        seat = self.recent[at]
+        if seat is None or seat.number != number:
+            seat = self.seats.get(number)
+            if seat is not None:
+                self.recent[at] = seat
+        return seat
+
+    def forget(self, seat: Seat) -> None:
+        """The session has ended."""
+        del self.seats[seat.number]
+        self.recent[seat.number & RECENT_SEATS_MASK] = None
 
     # ---------------------------------------------------------------- output
 
@@ -150,29 +175,38 @@ class OwnerLink(Port):
 
     def reply(self, session: i64, request: i64, flags: i64, text: bytes) -> None:
         """The final text of one reply. Replies to requests in a row of one session share a frame."""
-        text_bytes: i64 = len(text)
+        self._begin_reply(session, request, flags, len(text)).write(text)
+        if self.run_count == 1:
+            self.wrote()
+
+    def inserted(self, session: i64, request: i64, job_id: i64) -> None:
+        """The reply to a put."""
+        write_inserted(self._begin_reply(session, request, 0, inserted_bytes(job_id)), job_id)
+        if self.run_count == 1:
+            self.wrote()
+
+    def _begin_reply(self, session: i64, request: i64, flags: i64, text_bytes: i64) -> BytesWriter:
+        """Where the text goes next: into the frame of the run, or behind the head of a new one."""
         if (
             self.run_session == session
             and self.run_next == request
             and self.run_flags == flags
             and self.run_bytes + text_bytes <= RUN_TEXT_BYTES
         ):
-            self.writer.write(text)
             self.run_count += 1
             self.run_next = request + 1
             self.run_bytes += text_bytes
-            return
+            return self.writer
         writer = self.frame_writer()
         self.run_at = len(writer)
         write_header(writer, WORD + text_bytes, REPLY, flags, session, request)
         write_i64_le(writer, 1)
-        writer.write(text)
         self.run_session = session
         self.run_next = request + 1
         self.run_flags = flags
         self.run_count = 1
         self.run_bytes = text_bytes
-        self.wrote()
+        return writer
 
     def granted_run(self, session: i64, request: i64, jobs: list[Job]) -> None:
         """RESERVED of several small jobs in one frame."""
@@ -194,16 +228,16 @@ class OwnerLink(Port):
     def granted(self, session_number: i64, request: i64, job: Job, remaining_ns: i64) -> None:
         body = job.body
         body_bytes: i64 = len(body)
-        head = reserved_head(job.id, body_bytes)
         if body_bytes > PIECE:
-            self._granted_large(session_number, request, job, remaining_ns, head)
+            self._granted_large(session_number, request, job, remaining_ns)
             return
         writer = self.frame_writer()
-        write_header(writer, 3 * WORD + len(head) + body_bytes + 2, RESERVED, 0, session_number, request)
+        reply_bytes = reserved_head_bytes(job.id, body_bytes) + body_bytes + 2
+        write_header(writer, 3 * WORD + reply_bytes, RESERVED, 0, session_number, request)
         write_i64_le(writer, 1)
         write_i64_le(writer, job.id)
         write_i64_le(writer, remaining_ns)
-        writer.write(head)
+        write_reserved_head(writer, job.id, body_bytes)
         if body_bytes >= OWN_PIECE_BYTES:
             self._own_piece(body + CRLF)
         else:
@@ -211,8 +245,10 @@ class OwnerLink(Port):
             writer.write(CRLF)
         self.wrote()
 
-    def _granted_large(self, session_number: i64, request: i64, job: Job, remaining_ns: i64, head: bytes) -> None:
-        large = LargeReply(request, head, job.body, CRLF)
+    def _granted_large(self, session_number: i64, request: i64, job: Job, remaining_ns: i64) -> None:
+        head = BytesWriter()
+        write_reserved_head(head, job.id, len(job.body))
+        large = LargeReply(request, head.getvalue(), job.body, CRLF)
         piece = large.next_piece(PIECE)
         self._pin(self.seats[session_number], large)
         writer = self.frame_writer()

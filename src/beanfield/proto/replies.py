@@ -13,8 +13,12 @@ from mypy_extensions import i64, u8
 CRLF: Final = b"\r\n"
 
 _ZERO: Final[i64] = 48
+_ZERO_BYTE: Final[u8] = 48
 _BLANK: Final[u8] = 32
-_REVERSIBLE_END: Final[i64] = 1_000_000_000_000_000_000  # the digits of a smaller number, reversed, fit into an i64
+_COUNTED_END: Final[i64] = 1_000_000_000_000_000_000  # of a smaller number the digits are counted by multiplying
+_COUNTED_DIGITS_MAX: Final[i64] = 19
+_INSERTED: Final = b"INSERTED "
+_RESERVED: Final = b"RESERVED "
 
 # ---------------------------------------------------------------- replies without arguments
 DELETED: Final = b"DELETED\r\n"
@@ -41,35 +45,42 @@ def digits(number: i64) -> bytes:
     return str(number).encode("ascii")
 
 
+def count_digits(number: i64) -> i64:
+    """Of a number >= 0."""
+    if number >= _COUNTED_END:
+        return _COUNTED_DIGITS_MAX
+    count: i64 = 1
+    end: i64 = 10
+    while number >= end:
+        end *= 10
+        count += 1
+    return count
+
+
 def write_digits(w: BytesWriter, number: i64) -> None:
     """The decimal digits of a number >= 0, without an object in between: each put and reserve has some."""
-    if number >= _REVERSIBLE_END:
-        w.write(digits(number))
-        return
-    # Digits come last first; turned round in a number of their own, which must not overflow.
-    turned: i64 = 0
-    count: i64 = 0
-    while True:
+    begin: i64 = len(w)
+    at = begin + count_digits(number)
+    while len(w) < at:
+        w.append(_ZERO_BYTE)
+    # Digits come last first.
+    while at > begin:
+        at -= 1
         rest = number // 10
-        turned = turned * 10 + (number - rest * 10)
-        count += 1
-        if rest == 0:
-            break
+        w[at] = u8(_ZERO + number - rest * 10)
         number = rest
-    while count > 0:
-        rest = turned // 10
-        w.append(u8(_ZERO + turned - rest * 10))
-        turned = rest
-        count -= 1
 
 
 # ---------------------------------------------------------------- replies with arguments
-def inserted(job_id: i64) -> bytes:
-    w = BytesWriter()
-    w.write(b"INSERTED ")
+def inserted_bytes(job_id: i64) -> i64:
+    """What write_inserted writes."""
+    return len(_INSERTED) + count_digits(job_id) + 2
+
+
+def write_inserted(w: BytesWriter, job_id: i64) -> None:
+    w.write(_INSERTED)
     write_digits(w, job_id)
     w.write(CRLF)
-    return w.getvalue()
 
 
 def buried_id(job_id: i64) -> bytes:
@@ -86,16 +97,14 @@ def found(job_id: i64, body: bytes) -> bytes:
     return b"".join([b"FOUND ", digits(job_id), b" ", digits(len(body)), CRLF, body, CRLF])
 
 
-def reserved_head(job_id: i64, body_bytes: i64) -> bytes:
-    """The line before a body that crosses in pieces; CRLF follows the body."""
-    w = BytesWriter()
-    write_reserved_head(w, job_id, body_bytes)
-    return w.getvalue()
+def reserved_head_bytes(job_id: i64, body_bytes: i64) -> i64:
+    """What write_reserved_head writes."""
+    return len(_RESERVED) + count_digits(job_id) + 1 + count_digits(body_bytes) + 2
 
 
 def write_reserved_head(w: BytesWriter, job_id: i64, body_bytes: i64) -> None:
-    """The same, into a reply that is being written."""
-    w.write(b"RESERVED ")
+    """The line before the body; CRLF follows it."""
+    w.write(_RESERVED)
     write_digits(w, job_id)
     w.append(_BLANK)
     write_digits(w, body_bytes)
