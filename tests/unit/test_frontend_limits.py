@@ -1,5 +1,7 @@
 """Back-pressure and budgets: nothing a peer does or fails to do makes a frontend's memory grow without bound."""
 
+import pytest
+
 from beanfield.constants import (
     CHUNK_BYTES,
     CLIENT_INPUT_BYTES_MAX,
@@ -99,6 +101,25 @@ def test_a_large_grant_begins_its_reservation_and_holds_the_session_until_its_en
     f.reply(delete, b"DELETED\r\n", frames.FLAG_ENDED)
     f.bring_down(0)
     assert client not in f.closed
+
+
+@pytest.mark.parametrize("apart", [False, True])
+def test_a_bare_grant_gets_its_last_line_end_here(apart: bool) -> None:
+    f = Frontend()
+    client = f.open()
+    f.frames()
+    f.say(client, b"reserve\r\nlist-tube-used\r\n")
+    reserve = f.frame()
+    body = b"z" * 5_000
+    head = b"RESERVED 7 5000\r\n"
+    whole = made(frames.RESERVED, reserve.session, reserve.request, (1, 7, 60 * S), head + body, frames.FLAG_BARE)
+    if apart:
+        # As the combined core hands it over: the body as a piece of its own.
+        f.deliver(0, whole[: -len(body)])
+        f.deliver(0, body)
+    else:
+        f.deliver(0, whole)
+    assert f.replies(client) == head + body + b"\r\nUSING default\r\n"
 
 
 def test_a_reply_cut_off_in_the_middle_closes_its_session() -> None:

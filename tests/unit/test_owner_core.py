@@ -8,6 +8,7 @@ from beanfield.constants import CHUNK_BYTES, LINK_UNSENT_BYTES_HIGH, NS_PER_S
 from beanfield.engine.invariants import check_engine
 from beanfield.ipc import frames
 from beanfield.ipc.actions import ACT_PAUSE, ACT_RESUME
+from beanfield.ipc.codec import OWN_PIECE_BYTES
 from beanfield.wal.journal import Journal
 from tests.unit.owner_driver import TOPOLOGY, LinkEnd, Owner, frame, opcodes, put, texts
 
@@ -196,6 +197,22 @@ def test_replies_to_commands_in_a_row_share_one_frame() -> None:
         end.words(frames.DELETE, 1, 37 + request, 16 * request + 1)
     received = end.take()
     assert [(each.opcode, each.flags, each.words(1)) for each in received] == [(frames.REPLY, frames.FLAG_ENDED, [16])]
+
+
+def test_a_body_that_is_not_copied_comes_without_the_last_line_end() -> None:
+    owner = Owner()
+    end = owner.link()
+    end.attach(1)
+    for request, size in ((1, OWN_PIECE_BYTES - 1), (3, OWN_PIECE_BYTES)):
+        body = b"b" * size
+        put(end, 1, request, body)
+        end.take()
+        end.words(frames.RESERVE, 1, request + 1)
+        received = end.take()[0]
+        job_id = received.words(3)[1]
+        bare = size >= OWN_PIECE_BYTES
+        assert received.flags == (frames.FLAG_BARE if bare else 0)
+        assert received.payload[24:] == b"RESERVED %d %d\r\n%s" % (job_id, size, body) + (b"" if bare else b"\r\n")
 
 
 def test_a_run_ends_at_its_bytes_and_before_a_body_that_comes_alone() -> None:

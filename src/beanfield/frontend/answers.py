@@ -14,8 +14,9 @@ from beanfield.frontend.slots import SlotLink
 from beanfield.frontend.state import NO_FLAGS, FrontendState
 from beanfield.ipc import frames
 from beanfield.ipc.codec import write_plain
-from beanfield.ipc.frames import ERROR_FRAME, FLAG_AGAIN, FLAG_ENDED, FLAG_LARGE, WORD_BYTES
+from beanfield.ipc.frames import ERROR_FRAME, FLAG_AGAIN, FLAG_BARE, FLAG_ENDED, FLAG_LARGE, WORD_BYTES
 from beanfield.proto import ops
+from beanfield.proto.replies import CRLF
 
 
 def session_frame(state: FrontendState, link: SlotLink) -> None:
@@ -142,6 +143,8 @@ def _reserved(state: FrontendState, link: SlotLink, seat: Seat) -> None:
         state.go_on_answering(session, received.body())
     else:
         state.answer(session, received.body())
+    if received.flags & FLAG_BARE:
+        state.go_on_answering(session, CRLF)
     if by_id:
         state.mark_worker(session)
         _landed(state, session, seat, 1, True)

@@ -75,6 +75,7 @@ FLAG_NOWAIT: Final = 1  # on RESERVE, ASK: the reserve may not wait (timeout 0, 
 FLAG_DEFAULT: Final = 1  # on ATTACH
 FLAG_ENDED: Final = 1  # on REPLY: every reply of the run ended the session's reservation of the job its request named
 FLAG_LARGE: Final = 2  # on RESERVED
+FLAG_BARE: Final = 4  # on RESERVED: one reply alone, to which the frontend adds its last CRLF
 FLAG_AGAIN: Final = 1  # on CANCELLED: like it, but no ground for TIMED_OUT (a job was lost here under a hold while the
 #                        request stood here, or its TAKE failed after LAST): with all words in, the frontend asks anew
 

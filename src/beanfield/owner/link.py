@@ -33,6 +33,7 @@ from beanfield.ipc.frames import (
     EMPTY,
     EXPIRED,
     FLAG_AGAIN,
+    FLAG_BARE,
     FLAG_LARGE,
     LARGE,
     OFFER,
@@ -232,17 +233,22 @@ class OwnerLink(Port):
             self._granted_large(session_number, request, job, remaining_ns)
             return
         writer = self.frame_writer()
-        reply_bytes = reserved_head_bytes(job.id, body_bytes) + body_bytes + 2
-        write_header(writer, 3 * WORD + reply_bytes, RESERVED, 0, session_number, request)
+        reply_bytes = reserved_head_bytes(job.id, body_bytes) + body_bytes
+        flags: i64 = 0
+        if body_bytes < OWN_PIECE_BYTES:
+            reply_bytes += 2
+        else:
+            flags = FLAG_BARE  # with CRLF behind it the body would have to be copied
+        write_header(writer, 3 * WORD + reply_bytes, RESERVED, flags, session_number, request)
         write_i64_le(writer, 1)
         write_i64_le(writer, job.id)
         write_i64_le(writer, remaining_ns)
         write_reserved_head(writer, job.id, body_bytes)
-        if body_bytes >= OWN_PIECE_BYTES:
-            self._own_piece(body + CRLF)
-        else:
+        if body_bytes < OWN_PIECE_BYTES:
             writer.write(body)
             writer.write(CRLF)
+        else:
+            self._own_piece(body)
         self.wrote()
 
     def _granted_large(self, session_number: i64, request: i64, job: Job, remaining_ns: i64) -> None:
