@@ -187,6 +187,8 @@ class SimReactor:
         self.handles: list[_Handle | None] = []
         self.full = False  # the last poll stopped early
         self.stops_early = 0.0  # chance of that
+        self.batch_handles: list[int] = []  # what clients have sent in this poll, and the core has not been told
+        self.batch_pieces: list[bytes] = []
         self.unsent_bytes_max = [0, 0]  # by kind: the most that ever stood unsent
         # If set, link data is handed over in pieces that end with a frame (or earlier), with a call after each.
         self.after_frame: Callable[[], None] | None = None
@@ -277,8 +279,17 @@ class SimReactor:
                 continue
             if not entry.closing:
                 self._read(core, entry)
+        self._deliver(core)
+
+    def _deliver(self, core: Any) -> None:
+        """What clients have sent, before anything else that the core is told."""
+        handles, pieces = self.batch_handles, self.batch_pieces
+        if handles:
+            self.batch_handles, self.batch_pieces = [], []
+            core.clients_received(handles, pieces, self.world.now_ns)
 
     def _say_unsent(self, core: Any, entry: _Handle) -> None:
+        self._deliver(core)
         if entry.kind == CLIENT:
             core.client_unsent(entry.number, entry.unsent_bytes, self.world.now_ns)
         else:
@@ -289,8 +300,10 @@ class SimReactor:
         now_ns = self.world.now_ns
         if end.incoming and not entry.paused:
             if entry.kind == CLIENT:
-                core.client_received(entry.number, end.receive(CLIENT_RECEIVE_BYTES), now_ns)
+                self.batch_handles.append(entry.number)
+                self.batch_pieces.append(end.receive(CLIENT_RECEIVE_BYTES))
             else:
+                self._deliver(core)
                 for piece in self._pieces(entry, end.receive(LINK_RECEIVE_BYTES)):
                     core.link_received(entry.number, piece, now_ns)
                     if self.after_frame is not None:
@@ -302,6 +315,7 @@ class SimReactor:
         over = end.was_reset or end.at_eof
         if over and not entry.ended and (entry.paused or not end.incoming):
             entry.ended = True
+            self._deliver(core)
             if entry.kind == CLIENT:
                 core.client_ended(entry.number, now_ns)
             else:
@@ -309,6 +323,7 @@ class SimReactor:
                 return
         if end.was_reset and not entry.failed and entry.kind == CLIENT and (entry.paused or not end.incoming):
             entry.failed = True
+            self._deliver(core)
             core.client_failed(entry.number, now_ns)
 
     def _pieces(self, entry: _Handle, data: bytes) -> list[bytes]:
