@@ -239,7 +239,7 @@ def main() -> int:
     failed = False
     for config in CONFIGS + LARGE:
         if options.list:
-            print(config)
+            print(config.name + (" (large: only when named)" if config in LARGE else ""))
             continue
         if options.config is None and config in LARGE or options.config and config.name not in options.config:
             continue

@@ -243,7 +243,7 @@ def _check_slots(path: str, topology: Topology) -> None:
         if _SLOT.match(name) and int(name) >= topology.slots:
             raise _bad(
                 os.path.join(slots, name),
-                f"belongs to no slot: {TOPOLOGY_NAME} says {topology.slots} slots",
+                f"belongs to no slot: {TOPOLOGY_NAME} says {topology.slots} slot{'' if topology.slots == 1 else 's'}",
                 "put back what was here",
             )
 

@@ -85,9 +85,10 @@ def _check(options: ServeOptions, found: Topology) -> None:
     advice = "nothing was changed; leave the option out"
     place = f"{options.wal_directory}/{TOPOLOGY_NAME}"
     if options.slots not in (None, found.slots):
+        slots = _counted(int(found.slots), "slot")
         raise RootFault(
             EXIT_BAD_OPTION,
-            f"{place} says {found.slots} slots, --slots says {options.slots}; {advice}, or copy the jobs into a new "
+            f"{place} says {slots}, --slots says {options.slots}; {advice}, or copy the jobs into a new "
             f"data root: beanfield resize {options.wal_directory} --to NEW_DIR --slots {options.slots}",
         )
     if options.partitions not in (None, found.partitions):
