@@ -82,6 +82,9 @@ def check_waiters(process: SimProcess) -> None:
         return
     free = free_tubes(engine)
     for link in core.links.values():
+        for recent in link.recent:
+            if recent is not None and link.seats.get(recent.number) is not recent:
+                raise Violation(f"{process.title}: session {recent.number} is found and has ended")
         if link.gate.blocked or link.gate.silent:
             continue
         for session in link.seats.values():

@@ -3,7 +3,7 @@
     read()        lock, perhaps a probe, Recovery: nothing is written
     open()        after OPEN: the first writes, the journal
     restore()     jobs into the engine
-    each turn     collect, core.turn, write, frames leave, submit
+    each turn     collect, core.turn, write, submit, frames leave
     stop()        a clean end;  abandoned() any other one
 
 Writes are done at once. Syncs are one helper's and everything else another's, each one request at a time; a request

@@ -137,6 +137,7 @@ class SimProcess:
         self.core.turn(self.world.now_ns)
         if log is not None:
             log.write()
+            log.submit()
             log.count(self.owner.counters)
         self.server.publish(self)
         outbox = self.core.take_outbox()
@@ -144,8 +145,6 @@ class SimProcess:
             if outbox[i + 1]:
                 self.world.trace(self.title, f"sends {outbox[i]}", outbox[i + 1])
         self.reactor.flush(outbox)
-        if log is not None:
-            log.submit()
         self._act(self.core.take_actions())
 
     def _obey(self) -> None:

@@ -51,7 +51,10 @@ def make_faulty():
             super().write(name, offset, data)
 
         def begin_sync(self, name):
-            return -1 if self.said("stall") or self.said("sync") else super().begin_sync(name)
+            if self.said("stall"):
+                return -1
+            file = super().begin_sync(name)
+            return os.pipe()[0] if self.said("sync") else file  # of a pipe nothing can be synced
 
         def sync(self, name):
             while self.said("stall"):

@@ -22,7 +22,7 @@ from beanfield.routing import Topology
 S: Final = NS_PER_S
 MS: Final = NS_PER_MS
 RUN_ID: Final = b"0123456789abcdef"
-LINK_HANDLES: Final = 1_000  # links have handles from here on, clients below
+LINK_HANDLES: Final = 10_000  # links have handles from here on, clients below
 
 NAMES: Final = {
     value: name

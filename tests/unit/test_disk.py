@@ -1,5 +1,6 @@
 """What every disk must do: the same tests for the real one, on a temporary directory, and the simulated one."""
 
+import os
 import random
 import subprocess
 import sys
@@ -242,3 +243,35 @@ def test_a_full_simulated_disk_refuses_to_allocate_and_still_writes() -> None:
     assert disk.free_bytes() == 200
     disk.remove("a")
     disk.create("b", 300)
+
+
+def test_a_file_that_is_removed_or_renamed_under_a_sync_stays_open_until_its_end(tmp_path: Path) -> None:
+    disk = RealDisk(str(tmp_path))
+    for change in (lambda: disk.remove("a"), lambda: disk.rename("a", "b")):
+        disk.create("a", 4096)
+        disk.write("a", 0, b"x")
+        file = disk.begin_sync("a")
+        change()
+        os.fdatasync(file)
+        disk.end_sync("a", 0)
+    disk.create("c", 4096)
+    file = disk.begin_sync("c")
+    disk.remove("c")
+    disk.end_sync("c", 0)
+    with pytest.raises(OSError, match="Bad file"):
+        os.fstat(file)
+    disk.close()
+
+
+def test_a_sync_that_failed_is_a_fault_and_its_file_stays_unsynced(tmp_path: Path) -> None:
+    disk = RealDisk(str(tmp_path))
+    disk.create("a", 4096)
+    file = disk.begin_sync("a")
+    fault = fault_of(lambda: disk.end_sync("a", EIO))
+    assert (fault.number, fault.call, fault.name) == (EIO, "sync", "a")
+    for number in range(40):
+        disk.create(f"other{number}", 0)
+        disk.sync(f"other{number}")
+    os.fstat(file)  # not closed as idle: only this descriptor is sure to hear of a lost write
+    assert fault_of(lambda: disk.begin_sync("missing")).number == ENOENT
+    disk.close()

@@ -4,7 +4,7 @@ import gc
 
 from beanfield.constants import STREAM_COMMANDS_MAX
 from beanfield.ipc import frames
-from tests.unit.frontend_driver import RUN_ID, Frontend, S, made
+from tests.unit.frontend_driver import LINK_HANDLES, RUN_ID, Frontend, S, made
 
 
 def test_a_new_client_is_attached_with_its_references_to_default() -> None:
@@ -340,7 +340,7 @@ def test_a_welcome_of_another_server_or_an_older_owner_is_refused() -> None:
         handle = f.next_link_handle
         f.next_link_handle += 1
         f.handles[0] = handle
-        f.buffers[handle] = type(f.buffers[1_000])()
+        f.buffers[handle] = type(f.buffers[LINK_HANDLES])()
         f.core.link_opened(0, handle, f.now)
         f.turn()
         f.deliver(0, made(frames.WELCOME, 0, 0, (1, slot, generation), proof))

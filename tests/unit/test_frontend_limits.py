@@ -8,9 +8,10 @@ from beanfield.constants import (
     CLIENT_UNSENT_BYTES_MAX,
     LINK_UNSENT_BYTES_HIGH,
     LINK_UNSENT_BYTES_LOW,
+    RECENT_SEATS,
 )
 from beanfield.ipc import frames
-from tests.unit.frontend_driver import Frontend, S, made, piece
+from tests.unit.frontend_driver import Frame, Frontend, S, made, piece
 
 
 def test_a_large_body_goes_in_pieces_one_a_turn_with_other_sessions_between() -> None:
@@ -120,6 +121,21 @@ def test_a_bare_grant_gets_its_last_line_end_here(apart: bool) -> None:
     else:
         f.deliver(0, whole)
     assert f.replies(client) == head + body + b"\r\nUSING default\r\n"
+
+
+@pytest.mark.parametrize(
+    ("fields", "flags"),
+    [((2, 7, 60 * S, 8, 60 * S), frames.FLAG_BARE), ((1, 7, 60 * S, 900), frames.FLAG_BARE | frames.FLAG_LARGE)],
+)
+def test_a_bare_grant_that_is_not_one_whole_reply_is_the_owners_fault(fields: tuple[int, ...], flags: int) -> None:
+    f = Frontend()
+    client = f.open()
+    f.frames()
+    f.say(client, b"reserve\r\n")
+    reserve = f.frame()
+    f.deliver(0, made(frames.RESERVED, reserve.session, reserve.request, fields, b"RESERVED 7 5\r\nabcde", flags))
+    assert f.replies(client) == b""
+    assert f.core.links[0].handle < 0
 
 
 def test_a_reply_cut_off_in_the_middle_closes_its_session() -> None:
@@ -298,3 +314,24 @@ def test_whole_bodies_that_wait_for_their_slot_stay_within_the_budget() -> None:
     f.bring_up(0, 2)
     assert [frame.name for frame in f.frames()].count("PUT") == 2
     assert f.core.body_bytes == 0
+
+
+def test_sessions_whose_numbers_share_a_place_are_told_apart() -> None:
+    f = Frontend()
+    clients = [f.open() for _ in range(RECENT_SEATS + 1)]
+    f.frames()
+    first, last = clients[0], clients[-1]
+    for client in (first, last, first, last):
+        f.say(client, b"peek 9\r\n")
+        f.reply(f.frame(), b"FOUND %d\r\n" % client)
+        assert f.replies(client) == b"FOUND %d\r\n" % client
+    f.say(last, b"peek 9\r\n")
+    asked = f.frame()
+    f.say(first, b"quit\r\n")  # detaches the one whose place the other stands in
+    assert [frame.name for frame in f.frames()] == ["DETACH"]
+    f.reply(asked, b"NOT_FOUND\r\n")
+    assert f.replies(last) == b"NOT_FOUND\r\n"
+    f.reply(Frame("", 0, 1, asked.request, (), b""), b"late\r\n")  # of a session that has ended: dropped
+    f.say(last, b"peek 9\r\n")
+    f.reply(f.frame(), b"NOT_FOUND\r\n")
+    assert f.replies(last) == b"NOT_FOUND\r\n"

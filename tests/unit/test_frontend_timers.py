@@ -34,6 +34,24 @@ def test_items_come_out_in_order_however_they_were_moved(steps: list[tuple[str, 
         assert heap.first_due_ns() == min(model.values(), default=NEVER_NS)
 
 
+def test_a_heap_that_was_large_gives_room_back_and_an_empty_one_keeps_a_little() -> None:
+    heap = TimerHeap()
+    items = [Timed() for _ in range(1_000)]
+    for at, item in enumerate(items):
+        heap.schedule(item, at * 7919 % 1_000)
+    rooms = []
+    while heap.size > 0:
+        popped = heap.pop_due(1_000)
+        assert popped is not None
+        check_heap(heap)
+        rooms.append(len(heap.items))
+        assert heap.size <= len(heap.items)
+        assert len(heap.items) <= max(4 * heap.size + 4, 4 * 17)
+    assert len(set(rooms)) > 3 and 0 < rooms[-1] < 100
+    heap.schedule(items[0], 5)
+    assert heap.first_due_ns() == 5 and len(heap.items) == rooms[-1]
+
+
 def test_touch_moves_the_deadline() -> None:
     f = Frontend()
     client = f.open()

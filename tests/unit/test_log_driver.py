@@ -6,7 +6,6 @@ import select
 import signal
 import subprocess
 import sys
-import threading
 import time
 from pathlib import Path
 
@@ -15,6 +14,7 @@ import pytest
 from beanfield.constants import NEVER_NS
 from beanfield.io.disk import RealDisk
 from beanfield.io.log_driver import LogDriver
+from beanfield.io.sync_thread import NOT_DONE
 from beanfield.wal.disk import EIO, DiskFault
 from beanfield.wal.log import SYNC_EVERY_TURN
 from sim.slot_log import MS, SlotLog, random_change
@@ -216,39 +216,41 @@ def test_a_fault_of_a_sync_comes_out_of_collect(tmp_path: Path, kind: type[RealD
     failing.close()
 
 
+class SlowSyncs:
+    """In the place of the thread: done when the test says so."""
+
+    def __init__(self) -> None:
+        self.begun: list[int] = []
+        self.done = False
+
+    def begin(self, file: int) -> None:
+        self.begun.append(file)
+
+    def take(self) -> int:
+        return 0 if self.done else NOT_DONE
+
+
 def test_word_of_another_helper_is_not_taken_for_the_end_of_a_sync(tmp_path: Path) -> None:
     real = RealSlot(tmp_path, SYNC_EVERY_TURN)
     real.until_ready()
-    assert real.driver.sync_since_ns == NEVER_NS
-    slow = DiskWithStalledSync(str(tmp_path))
-    driver = LogDriver(slow, real.slot.log)
-    real.slot.put(b"x")
-    now = time.monotonic_ns()
-    real.slot.log.settle(now)
-    driver.write(now)
-    driver.submit(now)
-    os.eventfd_write(driver.descriptor, 1)
-    driver.collect(now)
-    assert driver.sync_since_ns == now
-    assert real.slot.log.released_position < real.slot.log.position
-    slow.go_on.set()
-    assert select.select([driver.descriptor], [], [], 30)[0]
-    driver.collect(now)
+    driver, log = real.driver, real.slot.log
     assert driver.sync_since_ns == NEVER_NS
-    assert real.slot.log.released_position == real.slot.log.position
-    slow.close()
-
-
-class DiskWithStalledSync(RealDisk):
-    """Until it may go on."""
-
-    def __init__(self, path: str) -> None:
-        super().__init__(path)
-        self.go_on = threading.Event()
-
-    def begin_sync(self, name: str) -> int:
-        return -1
-
-    def sync(self, name: str) -> None:
-        assert self.go_on.wait(30)
-        super().sync(name)
+    thread, slow = driver._segment_syncs, SlowSyncs()
+    driver._segment_syncs = slow
+    real.slot.put(b"x")
+    real.turn()
+    assert len(slow.begun) == 1
+    since_ns = driver.sync_since_ns
+    assert since_ns < NEVER_NS
+    for _ in range(2):
+        os.eventfd_write(driver.descriptor, 1)
+        driver.collect(time.monotonic_ns())
+        assert driver.sync_since_ns == since_ns
+        assert log.released_position < log.position
+    slow.done = True
+    os.eventfd_write(driver.descriptor, 1)
+    driver.collect(time.monotonic_ns())
+    assert driver.sync_since_ns == NEVER_NS
+    assert log.released_position == log.position
+    driver._segment_syncs = thread
+    assert driver.stop()

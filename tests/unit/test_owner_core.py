@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from beanfield.constants import CHUNK_BYTES, LINK_UNSENT_BYTES_HIGH, NS_PER_S
+from beanfield.constants import CHUNK_BYTES, LINK_UNSENT_BYTES_HIGH, NS_PER_S, RECENT_SEATS
 from beanfield.engine.invariants import check_engine
 from beanfield.ipc import frames
 from beanfield.ipc.actions import ACT_PAUSE, ACT_RESUME
@@ -452,3 +452,23 @@ def test_what_was_sent_before_a_deadline_but_comes_after_it_is_late() -> None:
     end.take()
     end.send(frame(frames.TOUCH, 1, 3, 1), owner.now_ns + SECOND)
     assert opcodes(end.take()) == [frames.EXPIRED, frames.REPLY]
+
+
+def test_sessions_whose_numbers_share_a_place_are_told_apart() -> None:
+    owner = Owner()
+    end = owner.link()
+    for session in range(1, RECENT_SEATS + 2):
+        end.attach(session)
+    end.take()
+    ids = {}
+    for request, session in enumerate((1, RECENT_SEATS + 1, 1, RECENT_SEATS + 1), 1):
+        put(end, session, request, b"x")
+        received = end.take()[0]
+        assert (received.session, received.request) == (session, request)
+        ids[session] = received.payload
+    assert len(set(ids.values())) == 2
+    end.words(frames.DETACH, 1, 0)
+    put(end, RECENT_SEATS + 1, 9, b"y")
+    assert end.take()[0].session == RECENT_SEATS + 1
+    put(end, 1, 10, b"z")  # it crossed the end of its session
+    assert end.take() == []

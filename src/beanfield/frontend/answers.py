@@ -138,12 +138,15 @@ def _reserved(state: FrontendState, link: SlotLink, seat: Seat) -> None:
         reply_bytes = received.word() - received.body_bytes()
     if reply_bytes < 0:
         raise LinkFault(ERROR_FRAME, "a piece goes beyond its reply")
+    bare = (received.flags & FLAG_BARE) != 0
+    if bare and (count != 1 or reply_bytes != 0):
+        raise LinkFault(ERROR_FRAME, "RESERVED without its last line end is more or less than one reply")
     if received.has_tail():
         state.answer(session, received.front())
         state.go_on_answering(session, received.body())
     else:
         state.answer(session, received.body())
-    if received.flags & FLAG_BARE:
+    if bare:
         state.go_on_answering(session, CRLF)
     if by_id:
         state.mark_worker(session)

@@ -44,6 +44,7 @@ class FrontendCore(FrontendState):
         self.poll_full: bool = False  # set by the loop before turn(): the poll left something ready behind
         self.due_looks: list[Session] = []  # sessions to be looked at in this turn
         self.ended: list[Session] = []  # clients that have ended; those closed meanwhile leave it with the turn
+        self.to_owners: list[object] = []  # the part of the outbox that is for links
         self.due_stats: list[Session] = []  # `stats` to be answered in this turn
 
     # ---------------------------------------------------------------- clients
@@ -66,8 +67,9 @@ class FrontendCore(FrontendState):
 
     def clients_received(self, handles: list[int], pieces: list[bytes], now_ns: int) -> None:
         """As client_received, of so many clients, in this order."""
-        for handle, data in zip(handles, pieces, strict=True):
-            self.client_received(handle, data, now_ns)
+        assert len(handles) == len(pieces)
+        for at in range(len(handles)):
+            self.client_received(handles[at], pieces[at], now_ns)
 
     def client_received(self, handle: int, data: bytes, now_ns: int) -> None:
         session = self.clients[handle]
@@ -337,8 +339,8 @@ class FrontendCore(FrontendState):
 
     def _send_frames(self, link: SlotLink) -> None:
         for piece in link.take_frames():
-            self.outbox.append(link.handle)
-            self.outbox.append(piece)
+            self.to_owners.append(link.handle)
+            self.to_owners.append(piece)
             link.flushed_bytes += len(piece)
 
     def _ends_are_told(self) -> bool:
@@ -368,7 +370,10 @@ class FrontendCore(FrontendState):
         return self.timers.first_due_ns()
 
     def take_outbox(self) -> list[object]:
-        outbox = self.outbox
+        """Frames before replies: a client that is told of one command has those behind it on their way already."""
+        outbox = self.to_owners
+        outbox.extend(self.outbox)
+        self.to_owners = []
         self.outbox = []
         return outbox
 

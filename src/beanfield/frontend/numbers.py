@@ -1,4 +1,4 @@
-"""A short queue of numbers that does not give its room back.
+"""A short queue of numbers that keeps its room when it is empty.
 
 A list that is empty, has one item and is empty again asks for memory and returns it each time: with one command at a
 time that is each time. Knows nothing of what the numbers mean.
@@ -9,7 +9,7 @@ from mypy_extensions import i64, mypyc_attr
 
 @mypyc_attr(native_class=True)
 class Numbers:
-    """First in, first out. Its users bound it; the room it keeps is that of the longest it has been."""
+    """First in, first out. Its users bound it; its room is never more than about twice the longest it has been."""
 
     def __init__(self) -> None:
         self.count: i64 = 0

@@ -865,7 +865,7 @@ cdef class Reactor:
         if entry.kind == KIND_LINK:
             self.deliver()
             entry = self.living(token)
-            if entry == NULL or entry.flags & CLOSING:
+            if entry == NULL or entry.flags & (CLOSING | PAUSED):
                 return 0
         if self.budget <= 0:
             if not entry.flags & PUT_OFF:

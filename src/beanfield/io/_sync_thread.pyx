@@ -5,6 +5,8 @@ The twin has to take it twice per sync, and waits for it while the loop is in co
 it between two polls. The rules are the twin's.
 """
 
+import os
+
 cdef extern from *:
     """
     #include <errno.h>
@@ -73,13 +75,14 @@ cdef extern from *:
         free(syncs);
     }
 
-    /* NULL: no memory, or no thread. */
-    static beanfield_syncs *beanfield_start_syncs(int descriptor) {
+    /* NULL: it could not be started, and `problem` is the errno. */
+    static beanfield_syncs *beanfield_start_syncs(int descriptor, int *problem) {
         sigset_t all, before;
-        int problem;
         beanfield_syncs *syncs = malloc(sizeof *syncs);
-        if (syncs == NULL)
+        if (syncs == NULL) {
+            *problem = ENOMEM;
             return NULL;
+        }
         pthread_mutex_init(&syncs->lock, NULL);
         pthread_cond_init(&syncs->asked, NULL);
         syncs->descriptor = descriptor;
@@ -87,18 +90,19 @@ cdef extern from *:
         syncs->result = BEANFIELD_NOTHING;
         sigfillset(&all);
         pthread_sigmask(SIG_SETMASK, &all, &before);
-        problem = pthread_create(&syncs->thread, NULL, beanfield_run_syncs, syncs);
+        *problem = pthread_create(&syncs->thread, NULL, beanfield_run_syncs, syncs);
         pthread_sigmask(SIG_SETMASK, &before, NULL);
-        if (problem != 0) {
+        if (*problem != 0) {
             free(syncs);
             return NULL;
         }
+        pthread_setname_np(syncs->thread, "log sync");
         return syncs;
     }
     """
     ctypedef struct beanfield_syncs:
         pass
-    beanfield_syncs* beanfield_start_syncs(int descriptor)
+    beanfield_syncs* beanfield_start_syncs(int descriptor, int* problem)
     void beanfield_ask_syncs(beanfield_syncs* syncs, int file)
     int beanfield_take_result(beanfield_syncs* syncs)
     void beanfield_stop_syncs(beanfield_syncs* syncs) nogil
@@ -109,29 +113,32 @@ cdef class SyncThread:
     cdef bint busy
 
     def __cinit__(self, int descriptor):
-        self.syncs = beanfield_start_syncs(descriptor)
+        cdef int problem = 0
+        self.syncs = beanfield_start_syncs(descriptor, &problem)
         if self.syncs == NULL:
-            raise OSError("no thread for syncs could be started")
+            raise OSError(problem, os.strerror(problem))
 
     def __dealloc__(self):
         # One whose disk stalls is left to itself: whoever lets go of it ends the process.
         if self.syncs != NULL and not self.busy:
-            self.stop()
+            beanfield_stop_syncs(self.syncs)
 
     def begin(self, int file):
-        assert file >= 0 and not self.busy
+        assert self.syncs != NULL and file >= 0 and not self.busy
         self.busy = True
         beanfield_ask_syncs(self.syncs, file)
 
     def take(self):
-        cdef int result = beanfield_take_result(self.syncs)
+        cdef int result
+        assert self.syncs != NULL
+        result = beanfield_take_result(self.syncs)
         if result >= 0:
             self.busy = False
         return result
 
     def stop(self):
         cdef beanfield_syncs* syncs = self.syncs
-        assert not self.busy
+        assert syncs != NULL and not self.busy
         self.syncs = NULL
         with nogil:
             beanfield_stop_syncs(syncs)

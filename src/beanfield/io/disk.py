@@ -1,7 +1,7 @@
 """The real disk: one slot directory, through descriptors relative to it. The interface and its rules: wal/disk.py.
 
-`write` is called by the loop, everything else by helpers too; which files are open is open_files.py's business. This
-file knows no records.
+`write`, `begin_sync` and `end_sync` are called by the loop, everything else by helpers too; which files are open is
+open_files.py's business. This file knows no records.
 """
 
 import errno

@@ -9,9 +9,12 @@ The owner's loop, once per turn:
     driver.submit(now_ns)                the disk is busy with this turn while the answers of the last one leave
     reactor.flush(core.take_outbox())    the core lets go of frames up to journal.released_position
 
-Three threads: the sync of the segment in use, which is nearly all there is and which answers wait for, has one of its
-own (sync_thread.py); syncs of more files than that, and all housekeeping, each have one that performs requests. A
-DiskFault out of any of these is the end of the owner: it exits at once with its own code, and what the kernel
+Three threads, each with one thing to do at a time:
+- syncs of the segment in use alone, which answers wait for and which are nearly all there is (sync_thread.py);
+- syncs of more than that: bodies with files of their own, and the directory;
+- all housekeeping.
+
+A DiskFault out of any of these is the end of the owner: it exits at once with its own code, and what the kernel
 still shows of unsynced pages is not to be trusted (docs/wal.md, Faults). Threads never touch the log.
 """
 
@@ -41,6 +44,7 @@ class DiskThread:
         self._descriptor = descriptor
         self._requests: queue.SimpleQueue[Request | None] = queue.SimpleQueue()
         self.answers: deque[tuple[Request, DiskFault | None]] = deque()
+        # Not `_thread`: compiled that is a word of the C compiler.
         self._runner = threading.Thread(target=self._run, name=name, daemon=True)
         self._runner.start()
 

@@ -17,7 +17,8 @@ both. It is what serves where no C compiler was at hand, and the readable form o
    what was not handled yet is still ready, and is reported by the next poll().
 7. A core with `clients_received` is given what clients have sent in lists, as many as there are before it must be told
    anything else (its code and the kernel's then do not push each other out of the caches); one without is given each
-   by `client_received`. What is in a list has been received, whatever the core does to handles meanwhile.
+   by `client_received`. What is in a list has been received: the core is given it whatever it does to these handles
+   meanwhile, and an exception out of `clients_received` loses the rest of its list.
 
 This module knows sockets, and nothing of what the bytes mean.
 """
@@ -394,7 +395,7 @@ class Reactor:
             return
         if entry.kind == LINK:
             self._deliver(core)
-            if not entry.open:
+            if entry.gone() or entry.paused:
                 return
         if self._budget <= 0:
             if not entry.put_off:

@@ -5,7 +5,7 @@
     log.open()                 after the supervisor's OPEN: now it writes
     core = OwnerCore(..., log.journal)
     log.restore_into(core.engine), log.restore()
-    log.begin(counters)        then each turn: collect, core.turn, write, flush, submit (log_driver.py)
+    log.begin(counters)        then each turn: collect, core.turn, write, submit, flush (log_driver.py)
     log.stop()                 at a clean end
 
 `lock` to `restore` may take long: they run beside the control socket (io/beside.py), and `progress` says how far they
@@ -170,7 +170,8 @@ class SlotLog:
         self._doing = "restores its jobs"
         self._restoring = Restoring(engine, recovery.replay, now_ns(), self._wall_offset_ns)
         while self._restoring.step():
-            pass
+            # Compiled, nothing in here lets go of the interpreter's lock, and the control socket waits for it.
+            time.sleep(0)
         seconds = (now_ns() - self._began_ns) / NS_PER_S
         read_bytes = int(recovery.bytes_read)
         if jobs > 0 or recovery.replay.records > 0:

@@ -8,6 +8,7 @@ The class here is the twin of _sync_thread.pyx, which is taken where it was buil
 open. It knows no names and no log.
 """
 
+import errno
 import os
 import queue
 import threading
@@ -56,7 +57,7 @@ class PureSyncThread:
             try:
                 os.fdatasync(file)
             except OSError as error:
-                result = error.errno or 1
+                result = error.errno or errno.EIO
             self._result = result
             os.eventfd_write(self._descriptor, 1)
 

@@ -47,6 +47,7 @@ def digits(number: i64) -> bytes:
 
 def count_digits(number: i64) -> i64:
     """Of a number >= 0."""
+    assert number >= 0
     if number >= _COUNTED_END:
         return _COUNTED_DIGITS_MAX
     count: i64 = 1

@@ -1,9 +1,9 @@
 """What the log wants done on its disk, as values; and how each is done, step by step, on whatever disk there is.
 
-WRITE is done by the loop at once, in order; SYNC by one helper (a thread, or the simulator's virtual one), and
-everything else by another one, so that no answer waits for housekeeping; each helper does one at a time, in the order
-given. `perform` runs in any of them and raises DiskFault. What it does is written so that a
-crash between any two calls leaves a directory that recovery understands (docs/wal.md, Crash windows).
+WRITE is done by the loop at once, in order; one SYNC at a time by helpers (threads, or the simulator's virtual one),
+and everything else by another helper, one after the other, so that no answer waits for housekeeping. `perform` runs in
+any of them and raises DiskFault. What it does is written so that a crash between any two calls leaves a directory that
+recovery understands (docs/wal.md, Crash windows).
 """
 
 from typing import Final

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from beanfield.io.reactor import LINK
+from beanfield.io.reactor import CLIENT, LINK
 from tests.unit.reactor.bench import BatchCore, Bench, available, run_bench
 
 
@@ -88,3 +88,34 @@ def test_an_exception_out_of_another_callback_loses_no_batch(made: Batches) -> N
     made.core.reaction = None
     made.bench.until_call("received", handle, b"y")
     assert bytes(made.core.bytes_of[handle]) == b"y"
+
+
+def test_a_link_paused_by_a_batch_is_not_read(made: Batches) -> None:
+    handle, peer = made.bench.pair()
+    link, link_peer = made.bench.pair(LINK)
+    made.core.reaction = lambda call, told: made.bench.reactor.pause(link) if call == "received" else None
+    for _ in range(20):
+        # Whichever the poller reports first: once the client is told before the link, the link waits.
+        peer.send(b"x")
+        link_peer.send(b"y")
+        made.bench.poll()
+        if made.core.calls[-1][:2] == ("received", handle):
+            before = list(made.core.calls)
+            link_peer.send(b"z")
+            made.bench.poll()
+            assert made.core.calls == before
+        made.bench.reactor.resume(link)
+    made.core.reaction = None
+    made.bench.until(lambda: bytes(made.core.bytes_of[link]).count(b"y") == 20)
+
+
+def test_what_a_turn_may_receive_holds_for_batches_and_links_together(made: Batches) -> None:
+    made.bench.reactor.shut_down()
+    made.bench.reactor = made.bench.new_reactor(turn_receive_bytes_max=2)
+    pairs = [made.bench.pair(LINK if number % 3 == 0 else CLIENT) for number in range(9)]
+    for _, peer in pairs:
+        peer.send(b"x")
+    for turn in range(5):
+        made.bench.poll()
+        assert len(made.core.calls) == min(2 * (turn + 1), 9)
+    assert sorted(call[1] for call in made.core.calls) == sorted(handle for handle, _ in pairs)
