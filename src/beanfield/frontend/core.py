@@ -44,7 +44,6 @@ class FrontendCore(FrontendState):
         self.poll_full: bool = False  # set by the loop before turn(): the poll left something ready behind
         self.due_looks: list[Session] = []  # sessions to be looked at in this turn
         self.ended: list[Session] = []  # clients that have ended; those closed meanwhile leave it with the turn
-        self.to_owners: list[object] = []  # the part of the outbox that is for links
         self.due_stats: list[Session] = []  # `stats` to be answered in this turn
 
     # ---------------------------------------------------------------- clients
@@ -339,8 +338,8 @@ class FrontendCore(FrontendState):
 
     def _send_frames(self, link: SlotLink) -> None:
         for piece in link.take_frames():
-            self.to_owners.append(link.handle)
-            self.to_owners.append(piece)
+            self.outbox.append(link.handle)
+            self.outbox.append(piece)
             link.flushed_bytes += len(piece)
 
     def _ends_are_told(self) -> bool:
@@ -370,10 +369,7 @@ class FrontendCore(FrontendState):
         return self.timers.first_due_ns()
 
     def take_outbox(self) -> list[object]:
-        """Frames before replies: a client that is told of one command has those behind it on their way already."""
-        outbox = self.to_owners
-        outbox.extend(self.outbox)
-        self.to_owners = []
+        outbox = self.outbox
         self.outbox = []
         return outbox
 
