@@ -40,9 +40,7 @@ class CombinedLoop(FrontendLoop):
         """The turn's records, what others read of the owner at any moment, and what it has to say."""
         slot_log = self._log
         if slot_log is not None:
-            slot_log.driver.write(now_ns)
-            slot_log.driver.submit(now_ns)
-            slot_log.count()
+            slot_log.turn(now_ns)
         super().on_turn(now_ns)
         owner = self._owner
         self._owner_page.set_word(pages.PAGE_MEMORY_BYTES, owner.counters.memory_bytes)

@@ -863,9 +863,8 @@ cdef class Reactor:
         if entry.received == self.turn:
             return 0
         if entry.kind == KIND_LINK:
-            self.deliver()
-            entry = self.living(token)
-            if entry == NULL or entry.flags & (CLOSING | PAUSED):
+            entry = self.in_turn(token)
+            if entry == NULL or entry.flags & PAUSED:
                 return 0
         if self.budget <= 0:
             if not entry.flags & PUT_OFF:
@@ -915,13 +914,19 @@ cdef class Reactor:
             self.clients_received(handles, pieces, clock_ns())
         return 0
 
+    cdef Entry* in_turn(self, uint64_t token) except? NULL:
+        """The entry, when it is its turn to be told of; NULL if the core must hear nothing more of it."""
+        cdef Entry* entry
+        self.deliver()
+        entry = self.living(token)
+        return NULL if entry == NULL or entry.flags & CLOSING else entry
+
     cdef int tell_ended(self, uint64_t token) except -1:
         cdef int32_t index = <int32_t><uint32_t>token
         cdef Entry* entry
         cdef bint told
-        self.deliver()
-        entry = self.living(token)
-        if entry == NULL or entry.flags & CLOSING:
+        entry = self.in_turn(token)
+        if entry == NULL:
             return 0
         if entry.kind == KIND_LINK:
             return self.tell_failed(token)  # a link with one end is no link
@@ -936,9 +941,8 @@ cdef class Reactor:
         cdef int32_t index = <int32_t><uint32_t>token
         cdef Entry* entry
         cdef bint told
-        self.deliver()
-        entry = self.living(token)
-        if entry == NULL or entry.flags & CLOSING:
+        entry = self.in_turn(token)
+        if entry == NULL:
             return 0
         if not entry.flags & FAILING:
             self.fail(index)
@@ -966,9 +970,8 @@ cdef class Reactor:
         cdef int32_t index = <int32_t><uint32_t>token
         cdef Entry* entry
         cdef int64_t unsent
-        self.deliver()
-        entry = self.living(token)
-        if entry == NULL or entry.flags & CLOSING:
+        entry = self.in_turn(token)
+        if entry == NULL:
             return 0
         unsent = 0 if entry.rest == NULL else entry.rest.unsent
         if entry.kind == KIND_CLIENT:

@@ -123,12 +123,7 @@ class LogDriver:
         for helper in (self._syncs, self._others):
             while helper.answers:
                 request, fault = helper.answers.popleft()
-                if request.kind == SYNC:
-                    self.sync_since_ns = NEVER_NS
-                if fault is None:
-                    self._log.completed(request, now_ns)
-                elif not self._log.refused(request, fault, now_ns):
-                    raise fault
+                self._answered(request, fault, now_ns)
 
     def _collect_segment_sync(self, now_ns: int) -> None:
         request = self._segment_sync
@@ -138,9 +133,16 @@ class LogDriver:
         if number == NOT_DONE:
             return
         self._segment_sync = None
-        self.sync_since_ns = NEVER_NS
         self._disk.end_sync(request.names[0], number)
-        self._log.completed(request, now_ns)
+        self._answered(request, None, now_ns)
+
+    def _answered(self, request: Request, fault: DiskFault | None, now_ns: int) -> None:
+        if request.kind == SYNC:
+            self.sync_since_ns = NEVER_NS
+        if fault is None:
+            self._log.completed(request, now_ns)
+        elif not self._log.refused(request, fault, now_ns):
+            raise fault
 
     def stop(self) -> bool:
         """A clean stop: everything written, synced and marked, the lease exact. False: the disk did not answer in time.

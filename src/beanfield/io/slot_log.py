@@ -5,7 +5,7 @@
     log.open()                 after the supervisor's OPEN: now it writes
     core = OwnerCore(..., log.journal)
     log.restore_into(core.engine), log.restore()
-    log.begin(counters)        then each turn: collect, core.turn, write, submit, flush (log_driver.py)
+    log.begin(counters)        then each turn: driver.collect, core.turn, log.turn, flush (log_driver.py)
     log.stop()                 at a clean end
 
 `lock` to `restore` may take long: they run beside the control socket (io/beside.py), and `progress` says how far they
@@ -200,6 +200,12 @@ class SlotLog:
         self._written_before = int(counters.binlog_records_written)
         self._migrated_before = int(counters.binlog_records_migrated)
         self.driver = LogDriver(self.disk, self.journal)
+        self.count()
+
+    def turn(self, now: int) -> None:
+        """After the core's turn, before its answers leave: its records are written, and the disk is asked for more."""
+        self.driver.write(now)
+        self.driver.submit(now)
         self.count()
 
     def count(self) -> None:

@@ -74,9 +74,7 @@ class OwnerLoop(RoleLoop):
         """The turn's records, what the others read of this owner at any moment, and what it has to say."""
         slot_log = self._log
         if slot_log is not None:
-            slot_log.driver.write(now_ns)
-            slot_log.driver.submit(now_ns)
-            slot_log.count()
+            slot_log.turn(now_ns)
         self.page.set_word(pages.PAGE_MEMORY_BYTES, self._owner.counters.memory_bytes)
         for text in self._owner.take_log():
             log(self.title, text)
